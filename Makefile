@@ -1,0 +1,53 @@
+# Two commands: `make up` runs everything here, `make test` proves it. Neither needs root, Docker or a key.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check
+
+.PHONY: up test check chaos bench spec format clean
+
+up: $(VENV)/run
+	@$(BIN)/longshore up
+
+test: check
+	$(BIN)/pytest
+
+# Lint, types and import rules.
+check: $(VENV)/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+# The long version of tests/chaos: 2,000 messages, 50 sessions, every kind of death.
+chaos: $(VENV)/dev
+	LONGSHORE_CHAOS=full $(BIN)/pytest tests/chaos -s -o timeout=3600
+
+bench: $(VENV)/dev
+	$(BIN)/python -m bench
+
+# Every row of docs/features.md with the tests that prove it.
+spec: $(VENV)/dev
+	@$(BIN)/python -m tests.support.spec
+
+format: $(VENV)/dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info build
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Longshore needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version). Try: make PYTHON=python3.12"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing (once) ..."
+	@$(PIP) install --quiet --constraint constraints.txt --editable .
+	@touch $@
+
+$(VENV)/dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing (once) ..."
+	@$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(VENV)/run

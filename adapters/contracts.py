@@ -1,0 +1,323 @@
+"""The ports: what a provider, a tool and a channel are. Drivers implement these and know nothing else of ours."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from adapters.events import ProviderEvent
+
+# --- What a driver says about itself -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What a provider can do; decides how the fleet uses it."""
+
+    streaming: bool = False
+    tools: bool = False
+    resume: bool = False  # continues a conversation by its continuation
+    push: bool = False  # takes a follow-up while it runs
+    images: bool = False
+    pdfs: bool = False
+    mcp: bool = False
+    approvals: bool = False
+    structured_edits: Literal["none", "diff", "file_events"] = "none"
+    # A second attempt at a turn asks for the same tool calls under the same ids, so the journal answers for those
+    # already done. Without it, a turn that has sent something is not run again.
+    replays_steps: bool = False
+
+
+@dataclass(frozen=True)
+class Manifest:
+    adapter_id: str
+    version: str
+    vendor: str
+    kind: Literal["api", "cli", "scripted"]
+    capabilities: Capabilities
+    models: tuple[str, ...] = ()
+    signature: str | None = None
+
+
+@dataclass(frozen=True)
+class Detection:
+    installed: bool
+    version: str | None = None
+    details: str = ""
+
+
+# --- Providers ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ContentBlock:
+    """A part of a prompt: text, or media by reference."""
+
+    type: Literal["text", "image", "pdf"]
+    text: str = ""
+    media_type: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True)
+class Policy:
+    shell_allow: tuple[str, ...] = ()
+    shell_deny: tuple[str, ...] = ()
+    requires_approval_for: tuple[Literal["merge", "deps_add", "secrets", "deploy"], ...] = (
+        "merge",
+        "deps_add",
+        "secrets",
+        "deploy",
+    )
+    network: Literal["restricted", "open"] = "restricted"
+
+
+@dataclass(frozen=True)
+class TaskSpec:
+    title: str
+    goal: str
+    constraints: tuple[str, ...] = ()
+    acceptance: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class McpServer:
+    command: str
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """`seconds` without any event count as a hang."""
+
+    iterations: int = 50
+    seconds_silent: float = 600.0
+
+
+@dataclass(frozen=True)
+class ToolSpec:
+    name: str
+    description: str
+    schema: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ToolOutcome:
+    """What the agent is told. A failed tool is an answer too."""
+
+    text: str
+    ok: bool = True
+
+
+class ToolBox(Protocol):
+    """The tools of one turn. Calling one is journaled: the same `call_id` is never run twice with effect."""
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]: ...
+
+    async def call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome: ...
+
+
+@dataclass(frozen=True)
+class QueryInput:
+    """Everything a provider gets for one attempt at a turn."""
+
+    prompt: str | tuple[ContentBlock, ...]
+    tools: ToolBox
+    messages: tuple[str, ...] = ()  # the plain texts behind the prompt, in order
+    attempt: int = 1
+    model: str | None = None
+    continuation: str | None = None
+    resume_at: str | None = None
+    cwd: str = "."
+    extra_directories: tuple[str, ...] = ()
+    system_prompt: str = ""
+    mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    policy: Policy = Policy()
+    task: TaskSpec | None = None
+    limits: Limits = Limits()
+    options: Mapping[str, Any] = field(default_factory=dict)  # the group's own settings for this provider
+
+
+QueryStatus = Literal["starting", "running", "ended", "aborted", "failed"]
+
+
+class Query(Protocol):
+    """One attempt under way. `events` ends when the provider is done; errors come as Failed, or are raised."""
+
+    @property
+    def events(self) -> AsyncIterator[ProviderEvent]: ...
+
+    @property
+    def status(self) -> QueryStatus: ...
+
+    @property
+    def pid(self) -> int | None: ...
+
+    async def push(self, text: str) -> None:
+        """A follow-up, for providers whose capabilities say so."""
+
+    async def end(self) -> None:
+        """No more input will come."""
+
+    async def abort(self) -> None:
+        """Stop now and leave nothing behind. Returns when it is gone; may be called twice."""
+
+
+class Provider(Protocol):
+    @property
+    def manifest(self) -> Manifest: ...
+
+    async def detect(self) -> Detection: ...
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Refuse a group's options with a reason, when they are configured rather than when they are used."""
+
+    def query(self, given: QueryInput) -> Query: ...
+
+
+# --- Tools -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outbound:
+    """A message a tool wants to send to where the turn's messages came from."""
+
+    content: dict[str, Any]
+    kind: str = "chat"
+
+
+class ToolContext:
+    """Who calls and from where, fixed by the fleet and not by the model; and what the tool may cause.
+
+    What a tool stages is written in the same transaction as its result: it happens exactly when the step is done."""
+
+    def __init__(self, *, session_id: str, turn_id: str, agent_group: str, sender_id: str | None) -> None:
+        self.session_id = session_id
+        self.turn_id = turn_id
+        self.agent_group = agent_group
+        self.sender_id = sender_id
+        self.staged: list[Outbound] = []
+
+    def send(self, content: dict[str, Any], *, kind: str = "chat") -> None:
+        self.staged.append(Outbound(content, kind))
+
+
+Arguments = TypeVar("Arguments", bound=BaseModel)
+
+
+class Handler(Protocol[Arguments]):  # type: ignore[misc]  # a callable protocol over its own argument type
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> str: ...
+
+
+@dataclass(frozen=True)
+class Tool(Generic[Arguments]):
+    """A tool: its handler returns the text for the agent, or raises ToolError with one."""
+
+    name: str
+    description: str
+    arguments: type[Arguments]
+    handler: Handler[Arguments]
+    idempotent: bool = False  # may be run again when nobody knows whether it finished
+    risky: bool = False
+    admin_only: bool = False
+
+    @property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description, self.arguments.model_json_schema())
+
+
+# --- Channels ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ChannelCapabilities:
+    """`idempotent`: sending twice with one key shows one message, so a doubtful sending is simply repeated."""
+
+    idempotent: bool
+    edits: bool = False
+    reactions: bool = False
+    typing: bool = False
+    direct_messages: bool = False
+    max_text: int = 4000
+
+
+@dataclass(frozen=True)
+class InboundRequest:
+    """A request from a platform, as it came: `body` is raw, because signatures are made over bytes."""
+
+    headers: Mapping[str, str]  # lower-case names
+    body: bytes
+
+
+@dataclass(frozen=True)
+class InboundMessage:
+    """What a channel makes of a platform's event: ids and content, nothing about agents or sessions."""
+
+    platform_id: str
+    platform_message_id: str
+    content: dict[str, Any]
+    thread_id: str | None = None
+    sender_id: str | None = None
+    sender_name: str | None = None
+    kind: str = "chat"
+    is_mention: bool = False
+
+
+@dataclass(frozen=True)
+class Destination:
+    platform_id: str
+    thread_id: str | None = None
+
+
+@dataclass(frozen=True)
+class OutboundMessage:
+    destination: Destination
+    content: dict[str, Any]
+    idempotency_key: str
+    kind: str = "chat"
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the platform said. `platform_message_id` is how to edit or react to it later."""
+
+    platform_message_id: str | None = None
+    details: dict[str, Any] = field(default_factory=dict)
+
+
+class Channel(Protocol):
+    @property
+    def channel_type(self) -> str: ...
+
+    @property
+    def capabilities(self) -> ChannelCapabilities: ...
+
+    def verify(self, request: InboundRequest) -> None:
+        """Raise SignatureError unless the request is from the platform. Called before anything is parsed."""
+
+    def receive(self, request: InboundRequest) -> list[InboundMessage]:
+        """Extract messages from a verified request; MalformedError if it cannot be read; empty if it has none."""
+
+    def accepts(self, message: InboundMessage) -> bool:
+        """The channel's own filter (echoes, bots, what it never forwards)."""
+
+    async def deliver(self, message: OutboundMessage) -> Receipt:
+        """Send, or raise DeliveryError."""
+
+    async def edit(self, destination: Destination, platform_message_id: str, content: dict[str, Any]) -> None: ...
+
+    async def react(self, destination: Destination, platform_message_id: str, emoji: str) -> None: ...
+
+    async def show_typing(self, destination: Destination, *, on: bool) -> None: ...
+
+    async def open_dm(self, user_id: str) -> str | None:
+        """The platform id of a direct chat with a user, or None if there can be none."""
+
+    async def find_receipt(self, idempotency_key: str) -> Receipt | None:
+        """Ask the platform whether a message of that key arrived; None if it did not or cannot tell."""
+
+    async def close(self) -> None: ...

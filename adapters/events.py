@@ -1,0 +1,218 @@
+"""What happens in a turn, as other services read it from Redis: frozen, typed, with a versioned JSON form.
+
+Providers emit `ProviderEvent`s. The fleet adds its own about a turn's life. `Envelope` says where and when."""
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
+
+from adapters.errors import ErrorClass
+
+VERSION: Final = 1
+PREVIEW_LIMIT: Final = 200
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class SessionStarted(_Event):
+    """The provider has a conversation; `continuation` is how it finds it again."""
+
+    type: Literal["session_started"] = "session_started"
+    continuation: str | None = None
+    version: str | None = None
+
+
+class TextDelta(_Event):
+    """A piece of text as it is written. Not kept: the whole text follows as a Message or Result."""
+
+    type: Literal["text_delta"] = "text_delta"
+    text: str
+
+
+class Thinking(_Event):
+    type: Literal["thinking"] = "thinking"
+    text: str
+
+
+class ToolCall(_Event):
+    type: Literal["tool_call"] = "tool_call"
+    id: str
+    name: str
+    preview: str = ""
+
+    @field_validator("preview")
+    @classmethod
+    def _shorten(cls, value: str) -> str:
+        return value if len(value) <= PREVIEW_LIMIT else value[: PREVIEW_LIMIT - 1] + "…"
+
+
+class ToolProgress(_Event):
+    """A tool still runs. `elapsed` is in seconds."""
+
+    type: Literal["tool_progress"] = "tool_progress"
+    id: str
+    name: str
+    elapsed: float
+
+
+class ToolResult(_Event):
+    type: Literal["tool_result"] = "tool_result"
+    id: str
+    name: str
+    ok: bool
+
+
+class ApprovalRequested(_Event):
+    type: Literal["approval_requested"] = "approval_requested"
+    category: str
+    summary: str
+    risk: Literal["low", "medium", "high"]
+    context: dict[str, Any] = Field(default_factory=dict)
+
+
+class FilesTouched(_Event):
+    type: Literal["files_touched"] = "files_touched"
+    paths: tuple[str, ...]
+
+
+class DiffAvailable(_Event):
+    type: Literal["diff_available"] = "diff_available"
+    summary: str = ""
+
+
+class Message(_Event):
+    """A whole piece of text the agent said on the way; not an answer to deliver."""
+
+    type: Literal["message"] = "message"
+    text: str
+
+
+class Result(_Event):
+    """An answer: becomes an outbound message. A turn may have several."""
+
+    type: Literal["result"] = "result"
+    text: str
+
+
+class UsageReport(_Event):
+    type: Literal["usage"] = "usage"
+    model: str | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost_usd: float | None = None
+
+
+class Stderr(_Event):
+    type: Literal["stderr"] = "stderr"
+    text: str
+
+
+class Progress(_Event):
+    type: Literal["progress"] = "progress"
+    text: str
+
+
+class Failed(_Event):
+    """The attempt failed. `retry_after` is in seconds."""
+
+    type: Literal["failed"] = "failed"
+    message: str
+    error_class: ErrorClass = ErrorClass.INTERNAL
+    retryable: bool = True
+    retry_after: float | None = None
+
+
+class TurnStarted(_Event):
+    type: Literal["turn_started"] = "turn_started"
+    number: int
+    attempt: int
+    provider: str
+    model: str | None = None
+    messages: tuple[int, ...] = ()
+    worker: str = ""
+
+
+class TurnEnded(_Event):
+    """`retry_in` (seconds) is set when the turn will be tried again."""
+
+    type: Literal["turn_ended"] = "turn_ended"
+    status: Literal["completed", "failed", "cancelled", "waiting", "handed_over"]
+    error: str | None = None
+    error_class: ErrorClass | None = None
+    retry_in: float | None = None
+
+
+class DeliveryChanged(_Event):
+    type: Literal["delivery"] = "delivery"
+    message: int
+    status: Literal["delivered", "failed", "unknown", "retrying"]
+    channel: str
+    error: str | None = None
+
+
+ProviderEvent = (
+    SessionStarted
+    | TextDelta
+    | Thinking
+    | ToolCall
+    | ToolProgress
+    | ToolResult
+    | ApprovalRequested
+    | FilesTouched
+    | DiffAvailable
+    | Message
+    | Result
+    | UsageReport
+    | Stderr
+    | Progress
+    | Failed
+)
+AnyEvent = ProviderEvent | TurnStarted | TurnEnded | DeliveryChanged
+
+# Passing things: shown live, not kept.
+LIVE_ONLY: Final = (TextDelta, ToolProgress)
+
+
+class Envelope(BaseModel):
+    """An event on its way to a reader.
+
+    A lasting event has `seq`, dense within the session. A live-only one has `after`: the last lasting number its
+    sender knew, so that a reader can tell whether it missed something, and drop what it has already passed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    v: int = VERSION
+    session: str
+    turn: str | None = None
+    seq: int | None = None
+    after: int | None = None
+    at: datetime
+    event: Annotated[AnyEvent, Field(discriminator="type")]
+
+    def to_json(self) -> str:
+        return self.model_dump_json(exclude_none=True)
+
+    @classmethod
+    def from_json(cls, raw: str | bytes) -> "Envelope":
+        return cls.model_validate_json(raw)
+
+
+_ANY: Final[TypeAdapter[AnyEvent]] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
+
+
+def event_from_dict(payload: dict[str, Any]) -> AnyEvent:
+    return _ANY.validate_python(payload)
+
+
+def event_to_dict(event: AnyEvent) -> dict[str, Any]:
+    return event.model_dump(mode="json", exclude_none=True)
+
+
+def event_schema() -> dict[str, Any]:
+    """The published JSON Schema of what is on the wire."""
+    return Envelope.model_json_schema()

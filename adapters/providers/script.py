@@ -1,0 +1,162 @@
+"""The language of scripts: what the `scripted` provider plays, read and checked before it is used.
+
+A script is a plain text (the answer) or YAML: a list of scenes, each with an optional `when` (a regular expression on
+what was asked) and a `play` list of acts. The first scene that fits is played. `docs/scripted.md` shows all acts."""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from adapters.errors import ErrorClass, ScriptError
+from adapters.events import UsageReport
+
+
+class _Act(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Say(_Act):
+    """Text on the way: deltas, then a Message."""
+
+    say: str
+
+
+class Answer(_Act):
+    """Deltas, then a Result."""
+
+    answer: str
+
+
+class Think(_Act):
+    think: str
+
+
+class Report(_Act):
+    progress: str
+
+
+class UseTool(_Act):
+    tool: str
+    arguments: dict[str, Any] = Field(default_factory=dict, alias="with")
+
+
+class Wait(_Act):
+    """Seconds of silence."""
+
+    wait: float = Field(ge=0, le=86_400)
+
+
+class Listen(_Act):
+    """Wait for a follow-up, at most so many seconds; it becomes {text}."""
+
+    listen: float = Field(gt=0, le=86_400)
+
+
+class Touch(_Act):
+    """Write a file into the working directory."""
+
+    touch: str = Field(pattern=r"^[\w.-]+$")
+
+
+class Spend(_Act):
+    usage: UsageReport
+
+
+class Failure(_Act):
+    message: str = "the script says so"
+    error_class: ErrorClass = Field(ErrorClass.INTERNAL, alias="class")
+    retry_after: float | None = Field(None, ge=0)
+
+
+class Fail(_Act):
+    """End with an error; `until_attempt` lets later attempts pass this act."""
+
+    fail: Failure
+    until_attempt: int | None = None
+
+
+class Crash(_Act):
+    """Raise something nobody expects."""
+
+    crash: Literal[True]
+    until_attempt: int | None = None
+
+
+class Hang(_Act):
+    """Never say anything again."""
+
+    hang: Literal[True]
+
+
+class Approval(_Act):
+    category: str
+    summary: str
+    risk: Literal["low", "medium", "high"] = "medium"
+
+
+class AskApproval(_Act):
+    approval: Approval
+
+
+Act = Say | Answer | Think | Report | UseTool | Wait | Listen | Touch | Spend | Fail | Crash | Hang | AskApproval
+
+
+class Scene(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    when: str | None = None
+    play: tuple[Annotated[Act, Field(union_mode="left_to_right")], ...]
+
+    def fits(self, asked: str) -> bool:
+        return self.when is None or re.search(self.when, asked, re.IGNORECASE) is not None
+
+
+_SCENES = TypeAdapter(tuple[Scene, ...])
+_ACTS = frozenset(Say.model_fields | Answer.model_fields | Think.model_fields | Report.model_fields) | frozenset(
+    ("tool", "wait", "listen", "touch", "usage", "fail", "crash", "hang", "approval")
+)
+
+
+@lru_cache(maxsize=64)
+def parse_script(source: str) -> tuple[Scene, ...]:
+    """Read a script; ScriptError says which scene and act is wrong."""
+    try:
+        loaded = yaml.safe_load(source)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" (line {mark.line + 1})" if mark else ""
+        raise ScriptError(f"the script is not YAML{place}: {getattr(error, 'problem', None) or error}") from None
+    if isinstance(loaded, str):
+        return (Scene(play=(Answer(answer=loaded),)),)
+    if not isinstance(loaded, list) or not loaded:
+        raise ScriptError("a script is a text, or a list of scenes with `play:` (and `when:`)")
+    _name_unknown_acts(loaded)
+    try:
+        scenes = _SCENES.validate_python(loaded)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise ScriptError(f"the script is wrong at {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    for number, scene in enumerate(scenes, 1):
+        try:
+            re.compile(scene.when or "")
+        except re.error as error:
+            raise ScriptError(f"scene {number}: `when: {scene.when}` is not a regular expression ({error})") from None
+    return scenes
+
+
+def _name_unknown_acts(loaded: list[Any]) -> None:
+    """A wrong word among thirteen acts would otherwise be reported thirteen times."""
+    for number, scene in enumerate(loaded, 1):
+        if not isinstance(scene, Mapping) or not isinstance(scene.get("play"), list):
+            raise ScriptError(f"scene {number} needs a `play:` list of acts")
+        for position, act in enumerate(scene["play"], 1):
+            if not isinstance(act, Mapping) or not _ACTS & set(act):
+                raise ScriptError(f"scene {number}, act {position} ({act!r}) is none of: {', '.join(sorted(_ACTS))}")
+
+
+def choose_scene(scenes: tuple[Scene, ...], asked: str) -> Scene | None:
+    return next((scene for scene in scenes if scene.fits(asked)), None)

@@ -1,0 +1,24 @@
+"""`clock`: what time it is, in any time zone."""
+
+from datetime import datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import BaseModel, Field
+
+from adapters.contracts import Tool, ToolContext
+from adapters.errors import ToolError
+
+
+class ClockArguments(BaseModel):
+    timezone: str = Field("UTC", description="IANA name, for example Europe/Vienna")
+
+
+async def _clock(arguments: ClockArguments, context: ToolContext) -> str:
+    try:
+        zone = ZoneInfo(arguments.timezone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise ToolError(f"{arguments.timezone!r} is not a time zone; give an IANA name like Europe/Vienna") from None
+    return datetime.now(zone).strftime("%A %Y-%m-%d %H:%M:%S %Z")
+
+
+CLOCK = Tool("clock", "Tells the current date and time.", ClockArguments, _clock, idempotent=True)

@@ -1,0 +1,41 @@
+"""Tables, one file per aggregate, with the statements that read and change them beside them."""
+
+from models.base import Base, new_id, now
+from models.consent import Approval, PendingQuestion
+from models.conversation import Event, TranscriptItem, Usage
+from models.database import Database
+from models.fleet import Process, ProviderHealth, Rejected
+from models.groups import AgentGroup, MessagingGroup, Wiring
+from models.inbox import MessageIn
+from models.outbox import MessageOut
+from models.people import AgentGroupMember, User, UserDm, UserRole
+from models.sessions import Lease, Session
+from models.turns import Step, Turn
+
+__all__ = [
+    "AgentGroup",
+    "AgentGroupMember",
+    "Approval",
+    "Base",
+    "Database",
+    "Event",
+    "Lease",
+    "MessageIn",
+    "MessageOut",
+    "MessagingGroup",
+    "PendingQuestion",
+    "Process",
+    "ProviderHealth",
+    "Rejected",
+    "Session",
+    "Step",
+    "TranscriptItem",
+    "Turn",
+    "Usage",
+    "User",
+    "UserDm",
+    "UserRole",
+    "Wiring",
+    "new_id",
+    "now",
+]

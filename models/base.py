@@ -1,0 +1,77 @@
+"""What every table is made of: the declarative base, column types that behave alike on PostgreSQL and SQLite,
+ids, and the database's own clock. Nothing here reads a clock of the machine it runs on."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import uuid_utils.compat
+from sqlalchemy import JSON, DateTime, Dialect, Float, MetaData, String, literal
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import DeclarativeBase
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+from sqlalchemy.types import TypeDecorator
+
+Json = JSON().with_variant(JSONB(), "postgresql")
+Id = String(36)
+
+
+class Base(DeclarativeBase):
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+
+
+class Timestamp(TypeDecorator[datetime]):
+    """An instant. Comes back aware, in UTC; a naive value is refused, because nobody can say what it means."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"a naive time ({value.isoformat()}) cannot be stored: give it a time zone")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+class now(FunctionElement[datetime]):  # noqa: N801 - reads as the SQL function it is
+    """The database's clock, plus some seconds. Leases, retries and schedules compare only this clock with itself,
+    so a worker whose own clock is wrong does no harm."""
+
+    type = Timestamp()
+    inherit_cache = True
+    name = "now"
+
+    def __init__(self, plus_seconds: float = 0.0) -> None:
+        super().__init__(literal(float(plus_seconds), Float))
+
+
+@compiles(now, "postgresql")
+def _now_postgresql(element: now, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"(statement_timestamp() + make_interval(secs => {compiler.process(element.clauses, **kw)}))"
+
+
+@compiles(now, "sqlite")
+def _now_sqlite(element: now, compiler: SQLCompiler, **kw: Any) -> str:
+    # The text form SQLAlchemy stores, so that comparing the strings compares the instants.
+    offset = compiler.process(element.clauses, **kw)
+    return f"strftime('%Y-%m-%d %H:%M:%f000', 'now', printf('%+f seconds', {offset}))"
+
+
+def new_id() -> str:
+    """A UUIDv7: sorts by the time it was made."""
+    return str(uuid_utils.compat.uuid7())

@@ -1,0 +1,75 @@
+"""The fleet about itself: processes that live, providers that answer, and input that was refused."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import CheckConstraint, Integer, Row, String, Text, delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.base import Base, Id, Json, Timestamp, new_id, now
+from models.upsert import insert_ignoring, insert_or_update
+
+FORGET_AFTER_SECONDS = 24 * 3600
+
+
+class Process(Base):
+    """A worker or beat process. It says that it lives; one that stops saying so is dead or cut off."""
+
+    __tablename__ = "processes"
+
+    name: Mapped[str] = mapped_column(String(200), primary_key=True)
+    kind: Mapped[str] = mapped_column(String(20))
+    queues: Mapped[list[str]] = mapped_column(Json, default=list)
+    pid: Mapped[int] = mapped_column(Integer)
+    running: Mapped[int] = mapped_column(Integer, default=0)
+    seen_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+class ProviderHealth(Base):
+    __tablename__ = "provider_health"
+    __table_args__ = (CheckConstraint("state IN ('ok', 'limited', 'down')", name="state"),)
+
+    provider: Mapped[str] = mapped_column(String(100), primary_key=True)
+    account: Mapped[str] = mapped_column(String(100), primary_key=True, default="")
+    state: Mapped[str] = mapped_column(String(10))
+    detail: Mapped[str | None] = mapped_column(Text)
+    until: Mapped[datetime | None] = mapped_column(Timestamp)
+    checked_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+class Rejected(Base):
+    """Input that could not become a message, with the reason, so that its sender can be told."""
+
+    __tablename__ = "rejected"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    source: Mapped[str] = mapped_column(String(100))
+    reason: Mapped[str] = mapped_column(Text)
+    payload: Mapped[dict[str, Any]] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(Timestamp, default=now(), index=True)
+
+
+async def report_alive(
+    conn: AsyncConnection, name: str, kind: str, *, pid: int, queues: list[str] | None = None, running: int = 0
+) -> None:
+    values = {"name": name, "kind": kind, "pid": pid, "queues": queues or [], "running": running, "seen_at": now()}
+    await conn.execute(insert_or_update(conn, Process, ["name"], **values))
+
+
+async def report_gone(conn: AsyncConnection, name: str) -> None:
+    await conn.execute(delete(Process).where(Process.name == name))
+
+
+async def forget_dead_processes(conn: AsyncConnection) -> None:
+    await conn.execute(delete(Process).where(Process.seen_at < now(-FORGET_AFTER_SECONDS)))
+
+
+async def living_processes(conn: AsyncConnection, within_seconds: float) -> list[Row[Any]]:
+    query = select(Process.__table__).where(Process.seen_at > now(-within_seconds)).order_by(Process.name)
+    return list((await conn.execute(query)).all())
+
+
+async def reject(conn: AsyncConnection, rejection_id: str, source: str, reason: str, payload: dict[str, Any]) -> None:
+    """Keep what was refused. The id makes a redelivered message one row."""
+    await conn.execute(insert_ignoring(conn, Rejected, id=rejection_id, source=source, reason=reason, payload=payload))

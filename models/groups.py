@@ -1,0 +1,100 @@
+"""Agents (agent_groups), places on platforms (messaging_groups) and which agent listens where (wirings)."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Boolean, CheckConstraint, ForeignKey, Integer, Row, String, UniqueConstraint, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.base import Base, Id, Json, Timestamp, new_id, now
+from models.upsert import insert_ignoring
+
+
+class AgentGroup(Base):
+    __tablename__ = "agent_groups"
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    name: Mapped[str] = mapped_column(String(200))
+    folder: Mapped[str] = mapped_column(String(100), unique=True)
+    provider: Mapped[str | None] = mapped_column(String(100))
+    model: Mapped[str | None] = mapped_column(String(200))
+    config: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+    created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+class MessagingGroup(Base):
+    __tablename__ = "messaging_groups"
+    __table_args__ = (
+        UniqueConstraint("channel_type", "platform_id"),
+        CheckConstraint(
+            "unknown_sender_policy IN ('strict', 'request_approval', 'public')", name="unknown_sender_policy"
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    channel_type: Mapped[str] = mapped_column(String(50))
+    platform_id: Mapped[str] = mapped_column(String(255))
+    name: Mapped[str | None] = mapped_column(String(200))
+    is_group: Mapped[bool] = mapped_column(Boolean, default=False)
+    unknown_sender_policy: Mapped[str] = mapped_column(String(20), default="strict")
+    created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+class Wiring(Base):
+    __tablename__ = "messaging_group_agents"
+    __table_args__ = (
+        UniqueConstraint("messaging_group_id", "agent_group_id"),
+        CheckConstraint("response_scope IN ('all', 'triggered', 'allowlisted')", name="response_scope"),
+        CheckConstraint("session_mode IN ('shared', 'per-thread')", name="session_mode"),
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    messaging_group_id: Mapped[str] = mapped_column(ForeignKey("messaging_groups.id"))
+    agent_group_id: Mapped[str] = mapped_column(ForeignKey("agent_groups.id"), index=True)
+    trigger_rules: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
+    response_scope: Mapped[str] = mapped_column(String(20), default="all")
+    session_mode: Mapped[str] = mapped_column(String(20), default="shared")
+    priority: Mapped[int] = mapped_column(Integer, default=0)
+    created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+async def find_agent_group(conn: AsyncConnection, handle: str) -> Row[Any] | None:
+    """By folder (the name people type) or by id."""
+    query = select(AgentGroup.__table__).where(or_(AgentGroup.folder == handle, AgentGroup.id == handle))
+    return (await conn.execute(query)).one_or_none()
+
+
+async def agent_folders(conn: AsyncConnection) -> list[str]:
+    return list((await conn.execute(select(AgentGroup.folder).order_by(AgentGroup.folder))).scalars())
+
+
+async def ensure_messaging_group(conn: AsyncConnection, channel_type: str, platform_id: str) -> str:
+    """The id of the place, made if it is new. Any number of callers at once make one row."""
+    where = (MessagingGroup.channel_type == channel_type, MessagingGroup.platform_id == platform_id)
+    query = select(MessagingGroup.id).where(*where)
+    found = (await conn.execute(query)).scalar_one_or_none()
+    if found is None:
+        await conn.execute(insert_ignoring(conn, MessagingGroup, channel_type=channel_type, platform_id=platform_id))
+        found = (await conn.execute(query)).scalar_one()
+    return found
+
+
+async def wirings_of(conn: AsyncConnection, channel_type: str, platform_id: str) -> list[Row[Any]]:
+    """Which agents listen in a place, the first to be asked first."""
+    query = (
+        select(
+            Wiring.messaging_group_id,
+            Wiring.agent_group_id,
+            Wiring.trigger_rules,
+            Wiring.response_scope,
+            Wiring.session_mode,
+            AgentGroup.folder,
+            AgentGroup.provider,
+        )
+        .join(MessagingGroup, MessagingGroup.id == Wiring.messaging_group_id)
+        .join(AgentGroup, AgentGroup.id == Wiring.agent_group_id)
+        .where(MessagingGroup.channel_type == channel_type, MessagingGroup.platform_id == platform_id)
+        .order_by(Wiring.priority.desc(), Wiring.created_at, Wiring.id)
+    )
+    return list((await conn.execute(query)).all())

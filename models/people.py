@@ -1,0 +1,108 @@
+"""Users, their roles and memberships, and where to reach them directly."""
+
+from datetime import datetime
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String, or_, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.base import Base, Id, Timestamp, new_id, now
+from models.groups import MessagingGroup
+from models.upsert import insert_ignoring
+
+
+class User(Base):
+    __tablename__ = "users"
+
+    id: Mapped[str] = mapped_column(String(255), primary_key=True)  # 'telegram:123456'
+    kind: Mapped[str] = mapped_column(String(50))
+    display_name: Mapped[str | None] = mapped_column(String(200))
+    created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+class UserRole(Base):
+    __tablename__ = "user_roles"
+    __table_args__ = (
+        CheckConstraint("role IN ('owner', 'admin')", name="role"),
+        CheckConstraint("role <> 'owner' OR agent_group_id IS NULL", name="owner_is_global"),
+        # NULLs are distinct to a plain unique constraint; a global role must still be unique.
+        Index(
+            "uq_user_roles_global",
+            "user_id",
+            "role",
+            unique=True,
+            postgresql_where=text("agent_group_id IS NULL"),
+            sqlite_where=text("agent_group_id IS NULL"),
+        ),
+        Index(
+            "uq_user_roles_scoped",
+            "user_id",
+            "role",
+            "agent_group_id",
+            unique=True,
+            postgresql_where=text("agent_group_id IS NOT NULL"),
+            sqlite_where=text("agent_group_id IS NOT NULL"),
+        ),
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id"))
+    role: Mapped[str] = mapped_column(String(10))
+    agent_group_id: Mapped[str | None] = mapped_column(ForeignKey("agent_groups.id"))
+    granted_by: Mapped[str | None] = mapped_column(String(255))
+    granted_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+class AgentGroupMember(Base):
+    __tablename__ = "agent_group_members"
+
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    agent_group_id: Mapped[str] = mapped_column(ForeignKey("agent_groups.id"), primary_key=True)
+    added_by: Mapped[str | None] = mapped_column(String(255))
+    added_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+class UserDm(Base):
+    __tablename__ = "user_dms"
+
+    user_id: Mapped[str] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    channel_type: Mapped[str] = mapped_column(String(50), primary_key=True)
+    messaging_group_id: Mapped[str] = mapped_column(ForeignKey("messaging_groups.id"))
+    resolved_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+async def remember_user(conn: AsyncConnection, user_id: str, kind: str, display_name: str | None) -> None:
+    known = (await conn.execute(select(User.id).where(User.id == user_id))).scalar_one_or_none()
+    if known is None:
+        await conn.execute(insert_ignoring(conn, User, id=user_id, kind=kind, display_name=display_name))
+
+
+async def is_admin(conn: AsyncConnection, user_id: str, agent_group_id: str) -> bool:
+    """Owner, global admin, or admin of this agent group."""
+    query = select(UserRole.id).where(
+        UserRole.user_id == user_id,
+        or_(UserRole.agent_group_id.is_(None), UserRole.agent_group_id == agent_group_id),
+    )
+    return bool((await conn.execute(select(query.exists()))).scalar_one())
+
+
+async def is_member(conn: AsyncConnection, user_id: str, agent_group_id: str) -> bool:
+    """Explicit membership, or implied: admins and owners are members."""
+    if await is_admin(conn, user_id, agent_group_id):
+        return True
+    query = select(AgentGroupMember.user_id).where(
+        AgentGroupMember.user_id == user_id, AgentGroupMember.agent_group_id == agent_group_id
+    )
+    return bool((await conn.execute(select(query.exists()))).scalar_one())
+
+
+async def owner_addresses(conn: AsyncConnection) -> list[tuple[str, str]]:
+    """Where the owners can be told something: (channel type, platform id) of each owner's direct chat."""
+    query = (
+        select(MessagingGroup.channel_type, MessagingGroup.platform_id)
+        .join(UserDm, UserDm.messaging_group_id == MessagingGroup.id)
+        .join(UserRole, UserRole.user_id == UserDm.user_id)
+        .where(UserRole.role == "owner")
+        .distinct()
+    )
+    return [(row.channel_type, row.platform_id) for row in (await conn.execute(query)).all()]

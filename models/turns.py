@@ -1,0 +1,106 @@
+"""Turns and their journal: each tool or model call is a step, written before (intent) and after (result)."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    ForeignKey,
+    Index,
+    Integer,
+    Row,
+    String,
+    Text,
+    UniqueConstraint,
+    func,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.base import Base, Id, Json, Timestamp, new_id, now
+
+_OPEN = text("status IN ('running', 'waiting', 'parked')")
+
+
+class Turn(Base):
+    __tablename__ = "turns"
+    __table_args__ = (
+        CheckConstraint(
+            "status IN ('running', 'waiting', 'parked', 'completed', 'failed', 'cancelled')", name="status"
+        ),
+        UniqueConstraint("session_id", "number"),
+        # A session is in one turn at a time, whatever the code believes.
+        Index("uq_turns_open", "session_id", unique=True, postgresql_where=_OPEN, sqlite_where=_OPEN),
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"))
+    number: Mapped[int] = mapped_column(Integer)
+    # running: a worker has it (or had it and died); waiting: to be continued at a date; parked: for a person
+    status: Mapped[str] = mapped_column(String(10), default="running")
+    attempt: Mapped[int] = mapped_column(Integer, default=1)
+    provider: Mapped[str] = mapped_column(String(100))
+    provider_version: Mapped[str | None] = mapped_column(String(100))
+    capabilities: Mapped[dict[str, Any] | None] = mapped_column(Json)
+    model: Mapped[str | None] = mapped_column(String(200))
+    worker: Mapped[str | None] = mapped_column(String(200))
+    lease_token: Mapped[int] = mapped_column(BigInteger)
+    error_class: Mapped[str | None] = mapped_column(String(30))
+    error: Mapped[str | None] = mapped_column(Text)
+    started_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+    ended_at: Mapped[datetime | None] = mapped_column(Timestamp)
+
+
+class Step(Base):
+    __tablename__ = "steps"
+    __table_args__ = (
+        CheckConstraint("kind IN ('model', 'tool')", name="kind"),
+        CheckConstraint("status IN ('started', 'finished', 'failed')", name="status"),
+        UniqueConstraint("turn_id", "number"),
+        UniqueConstraint("turn_id", "key"),
+    )
+
+    id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
+    turn_id: Mapped[str] = mapped_column(ForeignKey("turns.id"))
+    number: Mapped[int] = mapped_column(Integer)
+    key: Mapped[str] = mapped_column(String(200))  # the call's id: the same call of a later attempt finds its row
+    kind: Mapped[str] = mapped_column(String(10))
+    name: Mapped[str] = mapped_column(String(200))
+    status: Mapped[str] = mapped_column(String(10), default="started")
+    idempotent: Mapped[bool] = mapped_column(Boolean, default=False)
+    input: Mapped[dict[str, Any]] = mapped_column(Json)
+    output: Mapped[dict[str, Any] | None] = mapped_column(Json)
+    started_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+    ended_at: Mapped[datetime | None] = mapped_column(Timestamp)
+
+
+async def open_turn(conn: AsyncConnection, session_id: str) -> Row[Any] | None:
+    query = select(Turn.__table__).where(Turn.session_id == session_id, _OPEN)
+    return (await conn.execute(query)).one_or_none()
+
+
+async def set_turn(conn: AsyncConnection, turn_id: str, **changes: Any) -> None:
+    await conn.execute(update(Turn).where(Turn.id == turn_id).values(**changes))
+
+
+async def find_step(conn: AsyncConnection, turn_id: str, key: str) -> Row[Any] | None:
+    query = select(Step.__table__).where(Step.turn_id == turn_id, Step.key == key)
+    return (await conn.execute(query)).one_or_none()
+
+
+async def count_steps(conn: AsyncConnection, turn_id: str) -> int:
+    query = select(func.count()).select_from(Step).where(Step.turn_id == turn_id)
+    return int((await conn.execute(query)).scalar_one())
+
+
+async def finish_step(conn: AsyncConnection, step_id: str, *, ok: bool, output: dict[str, Any]) -> None:
+    await conn.execute(
+        update(Step)
+        .where(Step.id == step_id)
+        .values(status="finished" if ok else "failed", output=output, ended_at=now())
+    )

@@ -1,0 +1,151 @@
+"""Finds what nobody rang for: due messages and retries, stale leases, unsent rows, finished recurring rows.
+
+Every query runs over a partial index that holds only unfinished rows, so its cost grows with what is due, not with
+what exists. Several sweeps at once share the work: PostgreSQL skips rows another one has locked, SQLite has one
+writer, and each row that is rung for is marked, so that the next sweep leaves it alone for a while."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Row, Select, func, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from models.base import new_id, now
+from models.database import Database
+from models.fleet import forget_dead_processes
+from models.groups import AgentGroup
+from models.inbox import MessageIn
+from models.outbox import MessageOut
+from models.sessions import Session, not_leased, not_resting, not_rung
+from models.upsert import insert_ignoring
+from scheduler.recurrence import RecurrenceError, next_after
+
+BATCH = 500
+
+
+@dataclass(frozen=True)
+class Wake:
+    session_id: str
+    provider: str | None
+
+
+@dataclass
+class Found:
+    """What to ring for. `full`: there was more than one batch, look again at once."""
+
+    wakes: list[Wake] = field(default_factory=list)
+    deliveries: list[str] = field(default_factory=list)
+    doubtful: list[str] = field(default_factory=list)
+    full: bool = False
+
+
+async def sweep(db: Database, *, repeat_seconds: float) -> Found:
+    """One look at everything. `repeat_seconds`: how old a wake must be before it counts as lost."""
+    found = Found()
+    await db.transact(lambda conn: _recur(conn))
+    wakes = await db.transact(lambda conn: _due_sessions(conn, repeat_seconds))
+    stale = await db.transact(lambda conn: _stale_leases(conn, repeat_seconds))
+    found.wakes = list({wake.session_id: wake for wake in [*wakes, *stale]}.values())
+    found.deliveries = await db.transact(lambda conn: _due_deliveries(conn, repeat_seconds))
+    found.doubtful = await db.read(_doubtful_deliveries)
+    found.full = BATCH in (len(wakes), len(stale), len(found.deliveries), len(found.doubtful))
+    await db.transact(forget_dead_processes)
+    return found
+
+
+async def _due_sessions(conn: AsyncConnection, repeat_seconds: float) -> list[Wake]:
+    due = (
+        select(MessageIn.session_id)
+        .where(MessageIn.status == "pending", MessageIn.wakes, MessageIn.process_after <= now())
+        .distinct()
+    )
+    where = (Session.id.in_(due), Session.status == "active", not_leased(), not_resting(), not_rung(repeat_seconds))
+    return await _ring(conn, select(Session.id).where(*where))
+
+
+async def _stale_leases(conn: AsyncConnection, repeat_seconds: float) -> list[Wake]:
+    """Sessions whose worker died. They keep their lease columns: the next claim takes over from them."""
+    return await _ring(conn, select(Session.id).where(Session.lease_expires_at < now(), not_rung(repeat_seconds)))
+
+
+async def _ring(conn: AsyncConnection, sessions: Select[str]) -> list[Wake]:
+    chosen = sessions.limit(BATCH).with_for_update(skip_locked=True)
+    statement = (
+        update(Session)
+        .where(Session.id.in_(chosen.scalar_subquery()), AgentGroup.id == Session.agent_group_id)
+        .values(woken_at=now())
+        .returning(Session.id, func.coalesce(Session.provider, AgentGroup.provider).label("provider"))
+    )
+    return [Wake(row.id, row.provider) for row in (await conn.execute(statement)).all()]
+
+
+async def _due_deliveries(conn: AsyncConnection, repeat_seconds: float) -> list[str]:
+    """Unsent rows nobody has rung for lately: due retries and reminders, and those whose ring was lost."""
+    chosen = (
+        select(MessageOut.id)
+        .where(
+            MessageOut.status == "pending",
+            MessageOut.deliver_after <= now(),
+            MessageOut.rung_at < now(-repeat_seconds),
+        )
+        .order_by(MessageOut.deliver_after)
+        .limit(BATCH)
+        .with_for_update(skip_locked=True)
+    )
+    statement = (
+        update(MessageOut)
+        .where(MessageOut.id.in_(chosen.scalar_subquery()))
+        .values(rung_at=now())
+        .returning(MessageOut.id, MessageOut.session_id, MessageOut.seq)
+    )
+    rows = (await conn.execute(statement)).all()
+    return [row.id for row in sorted(rows, key=lambda row: (row.session_id, row.seq))]
+
+
+async def _doubtful_deliveries(conn: AsyncConnection) -> list[str]:
+    """Rows whose sender died between sending and writing it down."""
+    query = select(MessageOut.id).where(MessageOut.status == "sending", MessageOut.claim_expires_at < now())
+    return list((await conn.execute(query.limit(BATCH))).scalars())
+
+
+async def _recur(conn: AsyncConnection) -> None:
+    """Write the next row of each finished recurring one, in the transaction that marks the old one as followed."""
+    finished = text("recurrence IS NOT NULL AND NOT recurred AND status IN ('completed', 'failed')")
+    query = select(MessageIn.__table__).where(finished).limit(BATCH).with_for_update(skip_locked=True)
+    for row in (await conn.execute(query)).all():
+        await _follow(conn, row)
+        await conn.execute(update(MessageIn).where(MessageIn.id == row.id).values(recurred=True))
+
+
+async def _follow(conn: AsyncConnection, row: Row[Any]) -> None:
+    try:
+        due = next_after(row.recurrence, row.process_after, row.timezone)
+    except RecurrenceError:
+        return  # refused when it is scheduled; a row that got in otherwise ends its series here
+    seq = await _next_seq(conn, row.session_id)
+    values = {
+        "id": new_id(),
+        "session_id": row.session_id,
+        "seq": seq,
+        "kind": row.kind,
+        "process_after": due,
+        "recurrence": row.recurrence,
+        "timezone": row.timezone,
+        "series_id": row.series_id or row.id,
+        "channel_type": row.channel_type,
+        "platform_id": row.platform_id,
+        "thread_id": row.thread_id,
+        "sender_id": row.sender_id,
+        "content": row.content,
+    }
+    await conn.execute(insert_ignoring(conn, MessageIn, **values))
+
+
+async def _next_seq(conn: AsyncConnection, session_id: str) -> int:
+    statement = (
+        update(Session)
+        .where(Session.id == session_id)
+        .values(message_seq=Session.message_seq + 1)
+        .returning(Session.message_seq)
+    )
+    return (await conn.execute(statement)).scalar_one()

@@ -1,0 +1,119 @@
+"""One Valkey and one PostgreSQL for the whole run; a fresh database for each test that asks for one.
+
+TEST_REDIS_URL and TEST_DATABASE_URL name servers to use instead. A server that cannot be had fails the run: nothing
+is skipped."""
+
+import os
+import shutil
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import make_url
+
+from models import schema
+from models.base import new_id
+from models.database import Database
+from tests.support.servers import Postgres, Valkey, private_folder
+
+_real_connect = socket.socket.connect
+
+
+def _loopback_only(self: socket.socket, address: Any) -> Any:
+    """Tests fail closed: nothing here may talk to another machine."""
+    if self.family in (socket.AF_INET, socket.AF_INET6) and address[0] not in ("127.0.0.1", "::1", "localhost"):
+        raise AssertionError(f"a test tried to reach {address}")
+    return _real_connect(self, address)
+
+
+socket.socket.connect = _loopback_only  # type: ignore[method-assign]
+
+
+@pytest.fixture(scope="session")
+def server_folder() -> Iterator[Path]:
+    folder = private_folder()
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def redis_url(server_folder: Path) -> Iterator[str]:
+    if given := os.environ.get("TEST_REDIS_URL"):
+        yield given
+        return
+    server = Valkey(server_folder / "valkey")
+    server.start()
+    yield server.url
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_url(server_folder: Path) -> Iterator[str]:
+    if given := os.environ.get("TEST_DATABASE_URL"):
+        yield given
+        return
+    server = Postgres(server_folder / "postgres")
+    server.start()
+    yield server.url()
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_template(postgres_url: str) -> Iterator[str]:
+    """A migrated database that tests copy, which is quicker than migrating each."""
+    name = f"template_{new_id()[-12:]}"
+    _admin(postgres_url, f'CREATE DATABASE "{name}"')
+    schema.migrate(_named(postgres_url, name))
+    yield name
+    _admin(postgres_url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+
+@pytest.fixture(params=["postgresql", "sqlite"])
+def database_kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A fresh, migrated database: each test runs on PostgreSQL and on SQLite."""
+    if database_kind == "sqlite":
+        url = f"sqlite:///{tmp_path}/longshore.db"
+        schema.migrate(url)
+        yield url
+        return
+    yield from request.getfixturevalue("make_postgres")()
+
+
+@pytest.fixture
+def make_postgres(postgres_url: str, postgres_template: str) -> Callable[[], Iterator[str]]:
+    def make() -> Iterator[str]:
+        name = f"test_{new_id()[-12:]}"
+        _admin(postgres_url, f'CREATE DATABASE "{name}" TEMPLATE "{postgres_template}"')
+        yield _named(postgres_url, name)
+        _admin(postgres_url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    return make
+
+
+@pytest.fixture
+def postgres_database(make_postgres: Callable[[], Iterator[str]]) -> Iterator[str]:
+    yield from make_postgres()
+
+
+@pytest.fixture
+async def db(database_url: str) -> AsyncIterator[Database]:
+    database = Database(database_url)
+    yield database
+    await database.close()
+
+
+def _admin(url: str, statement: str) -> None:
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute(statement)  # type: ignore[call-overload]  # psycopg wants a literal; these names are our own
+
+
+def _named(url: str, database: str) -> str:
+    return make_url(url).set(database=database).render_as_string(hide_password=False)

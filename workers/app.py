@@ -1,0 +1,178 @@
+"""The Celery app: `celery -A workers.app worker|beat|flower`. Queues, settings, and tasks as coroutines."""
+
+import asyncio
+import contextlib
+import functools
+import threading
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from celery import Celery, Task, concurrency, signals
+from celery.exceptions import Ignore, SoftTimeLimitExceeded
+from kombu.entity import Queue
+
+from adapters.registry import Registry
+from models import schema
+from models.errors import StoreError
+from scheduler.beat import beat_schedule
+from workers.bells import agent_queue
+from workers.logs import configure_logs
+from workers.loop import Stop, StoppedError, process_loop
+from workers.runtime import Node, Runtime
+from workers.settings import Settings, SettingsError, load_settings, require_broker
+
+# So that `-P custom` means our pool without an environment variable; `-P prefork`, `threads` and `solo` stay Celery's.
+concurrency.ALIASES["custom"] = "workers.pool:TaskPool"
+
+# Only `messages.ingest` is acknowledged late: its message is the only copy until its row is committed.
+INGEST_VISIBILITY_SECONDS = 120
+
+
+def make_app(settings: Settings, registry: Registry) -> Celery:
+    queues = ["messages", "delivery", "upkeep", *(agent_queue(name) for name in registry.providers.names)]
+    app = Celery("longshore", broker=settings.broker or "redis://", include=_TASK_MODULES)
+    app.conf.update(
+        task_queues=[Queue(name) for name in queues],
+        task_create_missing_queues=False,  # a typo is an error at the sender, not a list nobody reads
+        task_default_queue="messages",
+        task_routes={
+            "messages.*": {"queue": "messages"},
+            "delivery.*": {"queue": "delivery"},
+            "upkeep.*": {"queue": "upkeep"},
+        },
+        task_serializer="json",
+        accept_content=["json"],
+        task_ignore_result=True,
+        task_acks_late=False,
+        worker_prefetch_multiplier=1,
+        worker_disable_prefetch=True,
+        worker_send_task_events=True,
+        task_send_sent_event=True,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        broker_connection_retry_on_startup=True,
+        broker_connection_max_retries=None,
+        broker_transport_options={
+            "visibility_timeout": INGEST_VISIBILITY_SECONDS,
+            "socket_timeout": 30,
+            "socket_connect_timeout": 5,
+            "socket_keepalive": True,
+            "unacked_restore_throttle": 1,
+        },
+        beat_scheduler="celery.beat:Scheduler",  # keeps nothing, so it needs no file
+        beat_schedule=beat_schedule(settings.sweep_seconds),
+        beat_max_loop_interval=min(1.0, settings.sweep_seconds),
+        timezone="UTC",
+    )
+    app.conf.longshore_grace_seconds = settings.grace_seconds
+    return app
+
+
+_TASK_MODULES = ["tasks.messages", "tasks.agent", "tasks.delivery", "tasks.upkeep"]
+
+settings = load_settings()
+registry = Registry()
+app = make_app(settings, registry)
+
+
+@dataclass(frozen=True)
+class Call:
+    """What a task gets besides its arguments."""
+
+    runtime: Runtime
+    task_id: str
+    queue: str
+
+
+TaskBody = Callable[..., Awaitable[Any]]
+
+
+def coroutine_task(name: str, **options: Any) -> Callable[[TaskBody], Task]:
+    """Register `async def body(call, ...)` as the Celery task `name`, run on the process's event loop."""
+
+    def register(body: TaskBody) -> Task:
+        @functools.wraps(body)
+        def run(self: Task, *args: Any, **kwargs: Any) -> Any:
+            runtime = process_runtime()
+            queue = (self.request.delivery_info or {}).get("routing_key") or ""
+            call = Call(runtime, self.request.id, queue)
+
+            async def start() -> Any:
+                return await body(call, *args, **kwargs)
+
+            try:
+                return process_loop().run_job(start())
+            except StoppedError as stopped:
+                if stopped.reason is Stop.TIME_LIMIT:
+                    raise SoftTimeLimitExceeded(str(stopped.reason)) from None
+                # Celery has already said what became of it (revoked), or nobody is left to be told (shutdown).
+                raise Ignore(str(stopped.reason)) from None
+
+        return app.task(name=name, bind=True, typing=False, **options)(run)
+
+    return register
+
+
+_runtime: tuple[int, Runtime] | None = None
+_runtime_lock = threading.Lock()
+_node: Node | None = None
+
+
+def process_runtime() -> Runtime:
+    """This process's runtime, made on its loop when a task first needs it (a forked child makes its own)."""
+    global _runtime
+    loop = process_loop()
+    with _runtime_lock:
+        if _runtime is None or _runtime[0] != id(loop):
+            _runtime = (id(loop), loop.submit(_make_runtime()).result())
+        return _runtime[1]
+
+
+async def _make_runtime() -> Runtime:
+    return Runtime(settings, app, registry, _node)
+
+
+@signals.setup_logging.connect
+def _logs(loglevel: int | str | None = None, **_: Any) -> None:
+    import logging
+
+    configure_logs(settings.log_level, as_json=settings.log_json)
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=settings.log_level.upper())
+
+
+@signals.worker_init.connect
+def _check_configuration(sender: Any = None, **_: Any) -> None:
+    """Refuse to start with a sentence instead of failing at the first message."""
+    try:
+        require_broker(settings)
+        schema.check(settings.database_url)
+    except (SettingsError, StoreError) as error:
+        raise SystemExit(f"longshore: {error}") from None
+
+
+@signals.celeryd_after_setup.connect
+def _name_node(sender: str, instance: Any, **_: Any) -> None:
+    global _node
+    _node = Node(sender, queues=tuple(sorted(instance.app.amqp.queues.consume_from)))
+
+
+@signals.worker_ready.connect
+def _start_early(sender: Any = None, **_: Any) -> None:
+    """Report alive before the first message comes. Prefork's parent must not: its children make their own."""
+    if "prefork" not in type(sender.pool).__module__:
+        process_runtime()
+
+
+@signals.worker_shutdown.connect
+@signals.worker_process_shutdown.connect
+def _close_runtime(**_: Any) -> None:
+    global _runtime
+    if _runtime is None:
+        return
+    loop, runtime = process_loop(), _runtime[1]
+    _runtime = None
+    with contextlib.suppress(TimeoutError, StoreError):
+        loop.submit(asyncio.wait_for(runtime.close(), 8)).result(10)
+    loop.stop()

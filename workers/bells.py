@@ -1,0 +1,65 @@
+"""Ringing: Celery messages that carry ids and say "look". Losing one only costs time, so ringing never fails a caller.
+
+One thread publishes, because Celery's publishing blocks and the event loop must not; when the broker is away, rings
+are dropped with one log line, and the sweep finds what they were for."""
+
+import queue
+import threading
+from typing import Any
+
+import structlog
+from celery import Celery
+
+log = structlog.get_logger()
+
+LIMIT = 10_000
+_END = None
+
+
+def agent_queue(provider: str) -> str:
+    return f"agent.{provider}"
+
+
+class Bells:
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._queue: queue.Queue[tuple[str, list[str], str] | None] = queue.Queue(LIMIT)
+        self._silent = False
+        self._thread = threading.Thread(target=self._publish, name="longshore-bells", daemon=True)
+        self._thread.start()
+
+    def wake(self, session_id: str, provider: str) -> None:
+        self._ring("agent.wake", session_id, agent_queue(provider))
+
+    def deliver(self, message_out_id: str) -> None:
+        self._ring("delivery.send", message_out_id, "delivery")
+
+    def settle(self, message_out_id: str) -> None:
+        self._ring("delivery.settle", message_out_id, "delivery")
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Publish what is queued, then stop."""
+        self._queue.put(_END)
+        self._thread.join(seconds)
+
+    def _ring(self, task: str, row_id: str, queue_name: str) -> None:
+        try:
+            self._queue.put_nowait((task, [row_id], queue_name))
+        except queue.Full:
+            log.warning("bell.dropped", task=task, id=row_id)
+
+    def _publish(self) -> None:
+        with self._app.connection_for_write() as connection, self._app.amqp.Producer(connection) as producer:
+            while (item := self._queue.get()) is not _END:
+                task, args, queue_name = item
+                self._send(producer, task, args, queue_name)
+
+    def _send(self, producer: Any, task: str, args: list[str], queue_name: str) -> None:
+        try:
+            self._app.send_task(task, args=args, queue=queue_name, producer=producer, retry=False, ignore_result=True)
+        except Exception as error:  # noqa: BLE001 - whatever the broker's driver raises, the row is safe
+            if not self._silent:
+                log.warning("bell.broker_away", error=type(error).__name__)
+            self._silent = True
+        else:
+            self._silent = False

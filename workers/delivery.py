@@ -1,0 +1,213 @@
+"""Sending what agents said: claim the row, send with its key, write down the receipt; then the next in line.
+
+A row is sent in order with its neighbours to the same place, retried with backoff, and never sent under a second key.
+When a sender died half-way, a channel that honours keys is sent it again; one that does not is asked, or the row ends
+as `unknown` and people are told: guessing could say it twice."""
+
+import asyncio
+from typing import Any, Literal
+
+import structlog
+from sqlalchemy import Row, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from adapters.contracts import Channel, Destination, OutboundMessage, Receipt
+from adapters.errors import AdapterError, DeliveryError, ErrorClass
+from adapters.events import DeliveryChanged
+from models.base import now
+from models.outbox import MessageOut, claim_delivery, delivery_place, next_in_line, settle_delivery
+from models.people import owner_addresses
+from models.sessions import Session, may_reach
+from workers.events import envelope
+from workers.loop import uninterrupted
+from workers.notices import owner_notices, store_notices, tell_agent
+from workers.runtime import Runtime
+
+log = structlog.get_logger()
+
+
+async def send(runtime: Runtime, message_out_id: str) -> None:
+    """Send a message and whatever waits behind it."""
+    following: str | None = message_out_id
+    while following is not None:
+        row = await _claim(runtime, following)
+        if row is None:
+            return
+        await _send_claimed(runtime, row)
+        following = await runtime.db.read(lambda conn, row=row: next_in_line(conn, row))  # type: ignore[misc]
+
+
+async def settle_doubtful(runtime: Runtime, message_out_id: str) -> None:
+    """Decide about a row whose sender died between sending and writing it down."""
+    row = await runtime.db.transact(
+        lambda conn: _take_doubtful(conn, message_out_id, runtime.settings.delivery_seconds)
+    )
+    if row is None:
+        return None
+    try:
+        channel = runtime.registry.channels.get(row.channel_type)
+        receipt = await channel.find_receipt(row.idempotency_key)
+    except AdapterError as error:
+        return await _give_up(runtime, row, ErrorClass.INVALID_REQUEST, str(error))
+    if receipt is not None:
+        await _delivered(runtime, row, receipt)
+    elif channel.capabilities.idempotent:
+        await runtime.db.transact(lambda conn: settle_delivery(conn, row.id, row.claim_token, status="pending"))
+        runtime.bells.deliver(row.id)
+    else:
+        why = "its sender died while sending; the platform cannot say whether it arrived"
+        await _give_up(runtime, row, ErrorClass.WORKER_LOST, why, status="unknown")
+    return None
+
+
+async def _claim(runtime: Runtime, message_out_id: str) -> Row[Any] | None:
+    return await runtime.db.transact(
+        lambda conn: claim_delivery(conn, message_out_id, runtime.settings.delivery_seconds)
+    )
+
+
+async def _take_doubtful(conn: AsyncConnection, message_out_id: str, seconds: float) -> Row[Any] | None:
+    statement = (
+        update(MessageOut)
+        .where(MessageOut.id == message_out_id, MessageOut.status == "sending", MessageOut.claim_expires_at < now())
+        .values(claim_token=MessageOut.claim_token + 1, claim_expires_at=now(seconds))
+        .returning(MessageOut.__table__)
+    )
+    taken: Row[Any] | None = (await conn.execute(statement)).one_or_none()
+    return taken
+
+
+async def _send_claimed(runtime: Runtime, row: Row[Any]) -> None:
+    try:
+        channel = runtime.registry.channels.get(row.channel_type)
+        await _check_destination(runtime, row)
+        # Ends before the claim does, so that nobody else settles the row while we still send.
+        async with asyncio.timeout(runtime.settings.delivery_seconds * 0.75):
+            receipt = await channel.deliver(_outbound(row))
+    except DeliveryError as error:
+        await _failed(runtime, row, channel, error)
+    except TimeoutError:
+        await _failed(runtime, row, channel, DeliveryError("no answer in time", retryable=True, may_have_arrived=True))
+    except AdapterError as error:
+        await _give_up(runtime, row, ErrorClass.INVALID_REQUEST, str(error))
+    except Exception as error:  # a driver's bug must not leave the row in doubt for ever
+        log.exception("channel.crashed", channel=row.channel_type)
+        crash = DeliveryError(f"{type(error).__name__}: {error}", retryable=True, may_have_arrived=True)
+        await _failed(runtime, row, channel, crash)
+    else:
+        await _delivered(runtime, row, receipt)
+
+
+def _outbound(row: Row[Any]) -> OutboundMessage:
+    return OutboundMessage(
+        destination=Destination(row.platform_id, row.thread_id),
+        content=row.content,
+        idempotency_key=row.idempotency_key,
+        kind=row.kind,
+    )
+
+
+async def _check_destination(runtime: Runtime, row: Row[Any]) -> None:
+    """An agent reaches only places it is wired to or talks in. Notices are the fleet's own, to owners."""
+    if row.kind == "notice":
+        return
+
+    async def allowed(conn: AsyncConnection) -> bool:
+        return await may_reach(conn, await delivery_place(conn, row), row.channel_type, row.platform_id)
+
+    if not await runtime.db.read(allowed):
+        raise DeliveryError(f"this agent may not send to {row.channel_type} {row.platform_id!r}", retryable=False)
+
+
+async def _delivered(runtime: Runtime, row: Row[Any], receipt: Receipt) -> None:
+    stored = {"platform_message_id": receipt.platform_message_id, **receipt.details}
+    done = await uninterrupted(
+        runtime.db.transact(
+            lambda conn: settle_delivery(
+                conn,
+                row.id,
+                row.claim_token,
+                status="delivered",
+                receipt=stored,
+                delivered_at=now(),
+                error=None,
+                error_class=None,
+            ),
+            patience=runtime.settings.delivery_seconds / 2,
+        )
+    )
+    if done:
+        event = DeliveryChanged(message=row.seq, status="delivered", channel=row.channel_type)
+        runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
+
+
+async def _failed(runtime: Runtime, row: Row[Any], channel: Channel, error: DeliveryError) -> None:
+    if error.may_have_arrived and not channel.capabilities.idempotent:
+        return await _give_up(runtime, row, ErrorClass.TRANSPORT, str(error), status="unknown")
+    delay = runtime.backoff.delay(row.attempts, error.retry_after) if error.retryable else None
+    if delay is None:
+        error_class = ErrorClass.TRANSPORT if error.retryable else ErrorClass.INVALID_REQUEST
+        return await _give_up(runtime, row, error_class, str(error))
+    log.warning("delivery.retry", message=row.id, channel=row.channel_type, error=str(error), retry_in=delay)
+    await runtime.db.transact(
+        lambda conn: settle_delivery(
+            conn,
+            row.id,
+            row.claim_token,
+            status="pending",
+            deliver_after=now(delay),
+            error=str(error),
+            error_class=ErrorClass.TRANSPORT,
+        )
+    )
+    event = DeliveryChanged(message=row.seq, status="retrying", channel=row.channel_type, error=str(error))
+    runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
+    return None
+
+
+async def _give_up(
+    runtime: Runtime,
+    row: Row[Any],
+    error_class: ErrorClass,
+    why: str,
+    *,
+    status: Literal["failed", "unknown"] = "failed",
+) -> None:
+    """Nobody will send this again by itself: the agent hears of it in its next turn, the owners at once."""
+    log.error("delivery.given_up", message=row.id, channel=row.channel_type, status=status, error=why)
+
+    async def work(conn: AsyncConnection) -> list[str]:
+        owners = [] if row.kind == "notice" else await owner_addresses(conn)
+        tells_agent = row.kind != "notice"
+        last = await _take_numbers(conn, row.session_id, len(owners) + tells_agent)
+        if not await settle_delivery(conn, row.id, row.claim_token, status=status, error=why, error_class=error_class):
+            return []
+        if not tells_agent:
+            return []
+        result = {"message": row.seq, "error": why, "text": str(row.content.get("text", ""))[:200]}
+        content = {"action": "deliver", "status": status, "result": result}
+        await tell_agent(conn, session_id=row.session_id, seq=last, place=row, content=content)
+        text = f"A message to {row.channel_type} {row.platform_id} could not be delivered ({status}): {why}"
+        first = last - len(owners)
+        notices = await owner_notices(
+            conn, session_id=row.session_id, first_seq=first, key=f"{row.id}:{status}", text=text
+        )
+        return await store_notices(conn, notices)
+
+    for message_out_id in await uninterrupted(runtime.db.transact(work)):
+        runtime.bells.deliver(message_out_id)
+    event = DeliveryChanged(message=row.seq, status=status, channel=row.channel_type, error=why)
+    runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
+
+
+async def _take_numbers(conn: AsyncConnection, session_id: str, count: int) -> int:
+    """Message numbers, taken under the session's row lock; returns the last."""
+    if not count:
+        return (await conn.execute(select(Session.message_seq).where(Session.id == session_id))).scalar_one()
+    statement = (
+        update(Session)
+        .where(Session.id == session_id)
+        .values(message_seq=Session.message_seq + count)
+        .returning(Session.message_seq)
+    )
+    return (await conn.execute(statement)).scalar_one()

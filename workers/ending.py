@@ -1,0 +1,222 @@
+"""Ending an attempt: completed, to be tried again, dead, or handed over. Each is one transaction that lets go of the
+session first, so that a worker that has lost it writes nothing."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from adapters.errors import ErrorClass
+from adapters.events import AnyEvent, Envelope, Result, TurnEnded, UsageReport
+from models.base import new_id, now
+from models.conversation import TranscriptItem, Usage
+from models.database import Database
+from models.inbox import MessageIn, settle
+from models.outbox import MessageOut, has_left
+from models.people import owner_addresses
+from models.sessions import release
+from models.turns import set_turn
+from scheduler.backoff import Backoff
+from workers.journal import Journal
+from workers.loop import uninterrupted
+from workers.notices import notice, owner_notices, store_notices
+from workers.opening import OpenedTurn
+from workers.replies import ReplyTo
+
+log = structlog.get_logger()
+
+# Long enough to sit out a restart of the database: what the provider said is in memory only.
+PATIENCE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Failure:
+    error_class: ErrorClass
+    message: str
+    retryable: bool
+    retry_after: float | None = None
+
+
+@dataclass
+class Ended:
+    """What to ring for after the commit."""
+
+    status: str
+    wake: bool = False
+    deliveries: list[str] = field(default_factory=list)
+
+
+class Ending:
+    def __init__(self, db: Database, journal: Journal, turn: OpenedTurn, backoff: Backoff) -> None:
+        self._db = db
+        self._journal = journal
+        self._turn = turn
+        self._backoff = backoff
+        self._reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
+
+    async def complete(
+        self, prompt: str, results: list[Result], usage: list[UsageReport], continuation: str | None
+    ) -> Ended:
+        """Answers, usage, transcript and `completed`, all or nothing."""
+        turn = self._turn
+        texts = [result.text for result in results if result.text.strip()]
+        rows = [
+            self._reply_to.outbound(content={"text": text}, turn_id=turn.id, key=f"{turn.id}:{number}")
+            for number, text in enumerate(texts, 1)
+        ]
+        events = [*self._journal.take(), TurnEnded(status="completed")]
+
+        async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
+            released = await release(
+                conn,
+                turn.lease,
+                messages=len(rows),
+                events=len(events),
+                continuation={turn.provider: continuation} if continuation else None,
+            )
+            first = released.message_seq - len(rows) + 1
+            if rows:
+                await conn.execute(insert(MessageOut), [row | {"seq": first + n} for n, row in enumerate(rows)])
+            await settle(conn, turn.id, "completed", error=None, error_class=None)
+            await set_turn(conn, turn.id, status="completed", ended_at=now(), error=None, error_class=None)
+            await conn.execute(insert(TranscriptItem), self._transcript(prompt, texts))
+            if usage:
+                await conn.execute(insert(Usage), [self._usage(report) for report in usage])
+            stored = await self._journal.store(conn, events, released.event_seq)
+            return Ended("completed", released.more, [row["id"] for row in rows]), stored
+
+        return await self._commit(work)
+
+    async def fail(self, failure: Failure) -> Ended:
+        """Try again later, or give up: dead-letter, and tell the people concerned."""
+        turn = self._turn
+        delay = self._backoff.delay(turn.tries, failure.retry_after) if failure.retryable else None
+        log.warning(
+            "turn.failed", session=turn.lease.session_id, turn=turn.id, error=failure.error_class, retry_in=delay
+        )
+        if delay is not None:
+            return await self._retry(failure, delay)
+        return await self._bury(failure)
+
+    async def _retry(self, failure: Failure, delay: float) -> Ended:
+        turn = self._turn
+        ended = TurnEnded(
+            status="waiting", error=failure.message, error_class=failure.error_class, retry_in=round(delay, 1)
+        )
+        events = [*self._journal.take(), ended]
+
+        async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
+            released = await release(conn, turn.lease, events=len(events), rest_seconds=delay)
+            await settle(
+                conn,
+                turn.id,
+                "pending",
+                process_after=now(delay),
+                error=failure.message,
+                error_class=failure.error_class,
+            )
+            await set_turn(conn, turn.id, status="waiting", error=failure.message, error_class=failure.error_class)
+            return Ended("waiting"), await self._journal.store(conn, events, released.event_seq)
+
+        return await self._commit(work)
+
+    async def _bury(self, failure: Failure) -> Ended:
+        turn, place = self._turn, self._reply_to
+        status = "cancelled" if failure.error_class is ErrorClass.CANCELLED else "failed"
+        events: list[AnyEvent] = [
+            *self._journal.take(),
+            TurnEnded(
+                status="cancelled" if status == "cancelled" else "failed",
+                error=failure.message,
+                error_class=failure.error_class,
+            ),
+        ]
+        numbers = ", ".join(str(message.seq) for message in turn.messages)
+        key = f"{turn.id}:dead"
+
+        async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
+            owners = len(await owner_addresses(conn))
+            released = await release(conn, turn.lease, messages=1 + owners, events=len(events))
+            first = released.message_seq - owners
+            await settle(conn, turn.id, "failed", error=failure.message, error_class=failure.error_class)
+            await set_turn(
+                conn, turn.id, status=status, ended_at=now(), error=failure.message, error_class=failure.error_class
+            )
+            said = notice(
+                session_id=turn.lease.session_id,
+                seq=first,
+                key=key,
+                channel_type=place.channel_type,
+                platform_id=place.platform_id,
+                thread_id=place.thread_id,
+                text="I could not answer this. Your message is kept, and whoever runs me can see why and try it again.",
+            )
+            told = await owner_notices(
+                conn,
+                session_id=turn.lease.session_id,
+                first_seq=first + 1,
+                key=key,
+                text=f"{turn.folder}: message {numbers} was given up after {turn.tries} tries "
+                f"({failure.error_class}: {failure.message}). See it: longshore dead show {turn.messages[-1].id}",
+            )
+            ids = await store_notices(conn, [said, *told])
+            return Ended(status, released.more, ids), await self._journal.store(conn, events, released.event_seq)
+
+        return await self._commit(work)
+
+    async def hand_over(self) -> Ended:
+        """This process is leaving. The try does not count, and another worker goes on at once."""
+        turn = self._turn
+        events = [*self._journal.take(), TurnEnded(status="handed_over")]
+
+        async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
+            released = await release(conn, turn.lease, events=len(events), ring=True)
+            await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
+            await set_turn(conn, turn.id, status="waiting")
+            return Ended("handed_over", wake=True), await self._journal.store(conn, events, released.event_seq)
+
+        return await self._commit(work)
+
+    async def has_said_something(self) -> bool:
+        return await self._db.read(lambda conn: has_left(conn, self._turn.id))
+
+    async def _commit(self, work: Any) -> Ended:
+        async def run() -> Ended:
+            ended, stored = await self._db.transact(work, patience=PATIENCE_SECONDS)
+            self._journal.publish(stored)
+            return ended  # type: ignore[no-any-return]
+
+        return await uninterrupted(run())
+
+    def _transcript(self, prompt: str, texts: list[str]) -> list[dict[str, Any]]:
+        said = [("user", prompt), *(("assistant", text) for text in texts)]
+        return [
+            {
+                "turn_id": self._turn.id,
+                "position": position,
+                "id": new_id(),
+                "session_id": self._turn.lease.session_id,
+                "role": role,
+                "type": "text",
+                "content": {"text": text},
+            }
+            for position, (role, text) in enumerate(said)
+        ]
+
+    def _usage(self, report: UsageReport) -> dict[str, Any]:
+        return {
+            "id": new_id(),
+            "agent_group_id": self._turn.agent_group_id,
+            "session_id": self._turn.lease.session_id,
+            "turn_id": self._turn.id,
+            "user_id": self._reply_to.sender_id,
+            "provider": self._turn.provider,
+            "model": report.model or self._turn.model,
+            "input_tokens": report.input_tokens,
+            "output_tokens": report.output_tokens,
+            "cache_read_tokens": report.cache_read_tokens,
+            "cache_write_tokens": report.cache_write_tokens,
+            "cost_usd": report.cost_usd,
+        }

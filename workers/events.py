@@ -1,0 +1,157 @@
+"""Events on their way out, and reading them without a gap.
+
+`Publisher` sends to Redis pub/sub, best effort: the table is the truth. `follow` gives a reader the table first, then
+the live channel, joined by the session's event numbers: nothing is missed and nothing comes twice."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import redis.asyncio
+import structlog
+from redis.exceptions import RedisError
+from sqlalchemy import Row, func, select
+
+from adapters.events import AnyEvent, Envelope, event_from_dict
+from models.conversation import Event, events_after
+from models.database import Database
+
+log = structlog.get_logger()
+
+ALL = "events:all"
+QUEUE_LIMIT = 20_000
+BATCH_LIMIT = 200
+# How long a reader trusts a silent channel before it looks into the table again.
+LOOK_AGAIN_SECONDS = 2.0
+
+
+def channel_of(session_id: str) -> str:
+    return f"events:{session_id}"
+
+
+def envelope(
+    session_id: str, event: AnyEvent, *, turn_id: str | None = None, seq: int | None = None, after: int | None = None
+) -> Envelope:
+    return Envelope(session=session_id, turn=turn_id, seq=seq, after=after, at=datetime.now(UTC), event=event)
+
+
+def stored_envelope(row: Row[Any]) -> Envelope:
+    event = event_from_dict(row.payload)
+    return Envelope(session=row.session_id, turn=row.turn_id, seq=row.seq, at=row.created_at, event=event)
+
+
+def redis_client(url: str) -> redis.asyncio.Redis:
+    return redis.asyncio.Redis.from_url(url, socket_timeout=5, socket_connect_timeout=5, health_check_interval=30)
+
+
+class Publisher:
+    """Sends envelopes in the order they were given, many per round trip. Never blocks, never raises."""
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+        self._queue: asyncio.Queue[Envelope] = asyncio.Queue(QUEUE_LIMIT)
+        self._task = asyncio.create_task(self._run(), name="longshore-publisher")
+        self._silent = False
+
+    def publish(self, *envelopes: Envelope) -> None:
+        with suppress(asyncio.QueueFull):  # readers find the lasting ones in the table
+            for item in envelopes:
+                self._queue.put_nowait(item)
+
+    async def close(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(2):
+                await self._queue.join()
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            batch = [await self._queue.get()]
+            while len(batch) < BATCH_LIMIT and not self._queue.empty():
+                batch.append(self._queue.get_nowait())
+            await self._send(batch)
+            for _ in batch:
+                self._queue.task_done()
+
+    async def _send(self, batch: list[Envelope]) -> None:
+        try:
+            async with self._client.pipeline(transaction=False) as pipe:
+                for item in batch:
+                    text = item.to_json()
+                    pipe.publish(channel_of(item.session), text)
+                    pipe.publish(ALL, text)
+                await pipe.execute()
+        except (RedisError, OSError, TimeoutError) as error:
+            if not self._silent:
+                log.warning("events.redis_away", error=type(error).__name__)
+            self._silent = True
+        else:
+            self._silent = False
+
+
+class Follower:
+    """Reads one session's events, or everybody's, from a point on. `last` says what it has shown."""
+
+    def __init__(self, db: Database, client: redis.asyncio.Redis, session_id: str | None, after: int = 0) -> None:
+        self._db = db
+        self._client = client
+        self._session_id = session_id
+        self.last: dict[str, int] = {session_id: after} if session_id else {}
+
+    async def events(self) -> AsyncIterator[Envelope]:
+        """For ever: the stored events after the starting point, then live ones. Survives Redis going away."""
+        while True:
+            with suppress(RedisError, OSError, TimeoutError):
+                async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
+                    # Subscribed before the table is read: what happens in between is on both sides, and joined.
+                    await pubsub.subscribe(channel_of(self._session_id) if self._session_id else ALL)
+                    if self._session_id is None and not self.last:
+                        self.last = await self._db.read(_latest_numbers)
+                    async for item in self._live(pubsub):
+                        yield item
+            async for item in self._stored():
+                yield item
+            await asyncio.sleep(0.5)
+
+    async def _live(self, pubsub: Any) -> AsyncIterator[Envelope]:
+        async for item in self._stored():
+            yield item
+        while True:
+            raw = await pubsub.get_message(timeout=LOOK_AGAIN_SECONDS)
+            if raw is None:
+                async for item in self._stored():
+                    yield item
+                continue
+            async for item in self._join(Envelope.from_json(raw["data"])):
+                yield item
+
+    async def _join(self, item: Envelope) -> AsyncIterator[Envelope]:
+        """Place a live event after what was shown: fill a gap from the table, drop what was already passed."""
+        known = self.last.get(item.session, 0)
+        needed = item.seq - 1 if item.seq is not None else item.after
+        if needed is not None and needed > known:
+            async for stored in self._stored(item.session):
+                yield stored
+            known = self.last.get(item.session, 0)
+        if item.seq is None:
+            if item.after is None or item.after >= known:
+                yield item
+        elif item.seq > known:
+            self.last[item.session] = item.seq
+            yield item
+
+    async def _stored(self, session_id: str | None = None) -> AsyncIterator[Envelope]:
+        for session in [session_id] if session_id else list(self.last):
+            while rows := await self._db.read(lambda conn, s=session: events_after(conn, s, self.last.get(s, 0))):  # type: ignore[misc]
+                for row in rows:
+                    self.last[session] = row.seq
+                    yield stored_envelope(row)
+
+
+async def _latest_numbers(conn: Any) -> dict[str, int]:
+    """Where every session that is active now stands, so that a reader of all starts with what is new."""
+    query = select(Event.session_id, func.max(Event.seq).label("seq")).group_by(Event.session_id)
+    return {row.session_id: row.seq for row in (await conn.execute(query)).all()}

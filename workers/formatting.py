@@ -1,0 +1,114 @@
+"""Messages become one prompt: by kind, escaped, in order, and without anything about where they came from."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Protocol
+from xml.sax.saxutils import escape, quoteattr
+
+
+class Asked(Protocol):
+    """The columns of a message that the agent may see."""
+
+    @property
+    def seq(self) -> int: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def content(self) -> dict[str, Any]: ...
+    @property
+    def created_at(self) -> datetime: ...
+
+
+_CHATS = ("chat", "chat-sdk")
+
+
+def format_prompt(messages: Sequence[Asked]) -> str:
+    """All messages of a turn as one text. Neighbouring chat messages share a <messages> block; every other kind is a
+    section under its own heading."""
+    sections: list[str] = []
+    chats: list[str] = []
+
+    def close_chats() -> None:
+        if chats:
+            sections.append("\n".join(["<messages>", *chats, "</messages>"]))
+            chats.clear()
+
+    for message in messages:
+        if message.kind in _CHATS:
+            chats.append(_chat(message))
+            continue
+        close_chats()
+        sections.append(_section(message))
+    close_chats()
+    return "\n\n".join(sections)
+
+
+def plain_text(message: Asked) -> str:
+    """What was asked, without markup: what rules and scripts match on."""
+    content = message.content
+    match message.kind:
+        case "task":
+            return str(content.get("prompt", ""))
+        case "chat" | "chat-sdk":
+            return str(content.get("text", ""))
+        case _:
+            return _json(content)
+
+
+def _chat(message: Asked) -> str:
+    content = message.content
+    author = content.get("author")
+    sender = content.get("sender") or (author.get("name") if isinstance(author, dict) else None) or "someone"
+    head = f"<message id={_attribute(message.seq)} sender={_attribute(sender)} time={_attribute(_time(message))}>"
+    lines = [escape(_clean(str(content.get("text", "")))), *(_attachment(a) for a in content.get("attachments") or ())]
+    return head + "\n".join(lines) + "</message>"
+
+
+def _attachment(attachment: Any) -> str:
+    if not isinstance(attachment, dict):
+        return "[attachment]"
+    name = attachment.get("name") or attachment.get("filename") or "unnamed"
+    return escape(_clean(f"[{attachment.get('type', 'file')}: {name}]"))
+
+
+def _section(message: Asked) -> str:
+    content = message.content
+    match message.kind:
+        case "task":
+            lines = ["[SCHEDULED TASK]"]
+            if "script_output" in content:
+                lines += ["Script output:", escape(_json(content["script_output"]))]
+            lines += ["Instructions:", escape(_clean(str(content.get("prompt", ""))))]
+        case "webhook":
+            source = f"{content.get('source', 'unknown')}/{content.get('event', 'event')}"
+            lines = [f"[WEBHOOK: {escape(_one_line(source))}]", escape(_json(content.get("payload", content)))]
+        case _:
+            lines = [
+                "[SYSTEM RESPONSE]",
+                f"Action: {escape(_one_line(content.get('action', 'notice')))}",
+                f"Status: {escape(_one_line(content.get('status', 'info')))}",
+                f"Result: {escape(_json(content.get('result')))}",
+            ]
+    return "\n".join(lines)
+
+
+def _time(message: Asked) -> str:
+    return message.created_at.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _attribute(value: object) -> str:
+    return quoteattr(_one_line(value))
+
+
+def _one_line(value: object) -> str:
+    return " ".join(_clean(str(value)).split())
+
+
+def _clean(text: str) -> str:
+    """Control characters are not allowed in XML, and have been used to hide text from people."""
+    return "".join(char for char in text if char >= " " or char in "\n\t")
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

@@ -1,0 +1,113 @@
+"""What a running turn writes: events, steps, and messages sent on the way. Every transaction checks the lease first.
+
+Lasting events are written before they are published, so that no reader sees what a crash then undoes. They are
+gathered for a moment and ride along with whatever is written next; an ordinary turn writes them with its end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from adapters.events import LIVE_ONLY, AnyEvent, Envelope, event_to_dict
+from models.conversation import Event
+from models.database import Database
+from models.errors import LeaseLostError
+from models.sessions import Lease, hold
+from workers.events import Publisher, envelope
+from workers.loop import Job, Stop, uninterrupted
+
+GATHER_SECONDS = 0.02
+
+
+class Journal:
+    def __init__(self, db: Database, publisher: Publisher, lease: Lease, turn_id: str, last_seq: int, job: Job) -> None:
+        self._db = db
+        self._publisher = publisher
+        self._job = job
+        self.lease = lease
+        self.turn_id = turn_id
+        self._last_seq = last_seq
+        self._waiting: list[AnyEvent] = []
+        self._lock = asyncio.Lock()
+        self._flusher: asyncio.Task[None] | None = None
+
+    def add(self, event: AnyEvent, *, soon: bool = True) -> None:
+        """Take an event. `soon=False`: the turn is about to end and will write it then."""
+        if isinstance(event, LIVE_ONLY):
+            self._publisher.publish(envelope(self.lease.session_id, event, turn_id=self.turn_id, after=self._last_seq))
+            return
+        self._waiting.append(event)
+        if soon and (self._flusher is None or self._flusher.done()):
+            self._flusher = asyncio.create_task(self._flush_soon())
+
+    async def write(
+        self,
+        work: Callable[[AsyncConnection, int], Awaitable[None]] | None = None,
+        *,
+        activity: str | None = None,
+        messages: int = 0,
+    ) -> None:
+        """One transaction under the lease: what `work` does, and the events gathered so far.
+
+        `work` gets the connection and the first of the `messages` numbers it asked for."""
+        async with self._lock:
+            events = self.take()
+
+            async def run(conn: AsyncConnection) -> list[Envelope]:
+                message_seq, event_seq = await hold(
+                    conn, self.lease, activity=activity, messages=messages, events=len(events)
+                )
+                if work is not None:
+                    await work(conn, message_seq - messages + 1)
+                return await self.store(conn, events, event_seq)
+
+            try:
+                self.publish(await uninterrupted(self._db.transact(run)))
+            except LeaseLostError:
+                self._job.stop(Stop.LEASE_LOST)
+                raise
+
+    def take(self) -> list[AnyEvent]:
+        events, self._waiting = self._waiting, []
+        return events
+
+    async def store(self, conn: AsyncConnection, events: list[AnyEvent], last_seq: int) -> list[Envelope]:
+        """Write events whose last number is `last_seq`; to be published after the commit."""
+        if not events:
+            return []
+        first = last_seq - len(events) + 1
+        rows: list[dict[str, Any]] = [
+            {
+                "session_id": self.lease.session_id,
+                "seq": number,
+                "turn_id": self.turn_id,
+                "type": event.type,
+                "payload": event_to_dict(event),
+            }
+            for number, event in enumerate(events, first)
+        ]
+        await conn.execute(insert(Event), rows)
+        return [
+            envelope(self.lease.session_id, event, turn_id=self.turn_id, seq=number)
+            for number, event in enumerate(events, first)
+        ]
+
+    def publish(self, envelopes: list[Envelope]) -> None:
+        if envelopes:
+            self._last_seq = envelopes[-1].seq or self._last_seq
+            self._publisher.publish(*envelopes)
+
+    async def close(self) -> None:
+        """No more flushing behind our back: the end of the turn writes what is left."""
+        if self._flusher is not None:
+            self._flusher.cancel()
+            await asyncio.gather(self._flusher, return_exceptions=True)
+        async with self._lock:
+            pass
+
+    async def _flush_soon(self) -> None:
+        await asyncio.sleep(GATHER_SECONDS)
+        if self._waiting:
+            await self.write()

@@ -1,0 +1,70 @@
+"""Telling people and agents that something went wrong, as rows in the same transaction that records it."""
+
+from typing import Any
+
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from models.base import new_id
+from models.inbox import MessageIn
+from models.outbox import MessageOut
+from models.people import owner_addresses
+from models.upsert import insert_ignoring
+
+
+def notice(
+    *, session_id: str, seq: int, key: str, channel_type: str, platform_id: str, text: str, thread_id: str | None = None
+) -> dict[str, Any]:
+    """An outbound row that says something on the fleet's own behalf."""
+    return {
+        "id": new_id(),
+        "session_id": session_id,
+        "seq": seq,
+        "kind": "notice",
+        "idempotency_key": key,
+        "channel_type": channel_type,
+        "platform_id": platform_id,
+        "thread_id": thread_id,
+        "content": {"text": text},
+    }
+
+
+async def owner_notices(
+    conn: AsyncConnection, *, session_id: str, first_seq: int, key: str, text: str
+) -> list[dict[str, Any]]:
+    """A row for each owner who can be reached."""
+    return [
+        notice(
+            session_id=session_id,
+            seq=first_seq + number,
+            key=f"{key}:owner:{number}",
+            channel_type=channel,
+            platform_id=place,
+            text=text,
+        )
+        for number, (channel, place) in enumerate(await owner_addresses(conn))
+    ]
+
+
+async def store_notices(conn: AsyncConnection, rows: list[dict[str, Any]]) -> list[str]:
+    """Write them, each once whatever happens; returns the ids to ring for."""
+    for row in rows:
+        await conn.execute(insert_ignoring(conn, MessageOut, **row))
+    return [row["id"] for row in rows]
+
+
+async def tell_agent(conn: AsyncConnection, *, session_id: str, seq: int, place: Any, content: dict[str, Any]) -> None:
+    """A system message for the agent's next turn; it does not start one."""
+    await conn.execute(
+        insert(MessageIn).values(
+            id=new_id(),
+            session_id=session_id,
+            seq=seq,
+            kind="system",
+            wakes=False,
+            channel_type=place.channel_type,
+            platform_id=place.platform_id,
+            thread_id=place.thread_id,
+            content=content,
+        )
+    )

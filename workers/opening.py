@@ -1,0 +1,185 @@
+"""Opening a turn: claim the session, take its due messages (or the turn a dead worker left), write that it runs.
+
+One transaction. If there is nothing to do it is rolled back, and the session was never taken."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Row, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from adapters.contracts import Capabilities
+from adapters.errors import ErrorClass
+from adapters.events import AnyEvent, TurnStarted
+from adapters.registry import Registry
+from models.base import new_id
+from models.conversation import Event
+from models.groups import AgentGroup
+from models.inbox import TRAVELS_ALONE_AFTER, begin_processing, due_batch, messages_of_turn, settle
+from models.outbox import has_left
+from models.sessions import Lease, claim
+from models.turns import Turn, open_turn, set_turn
+from workers.settings import Settings
+
+
+@dataclass(frozen=True)
+class OpenedTurn:
+    """A turn that is ours to run."""
+
+    id: str
+    number: int
+    attempt: int
+    tries: int
+    lease: Lease
+    provider: str
+    model: str | None
+    continuation: str | None
+    agent_group_id: str
+    folder: str
+    options: dict[str, Any]
+    messages: list[Row[Any]]
+    event_seq: int
+    started: AnyEvent
+    # Why it must not be run after all: it is ended at once with this.
+    verdict: tuple[ErrorClass, str] | None = None
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The session belongs on another provider's queue."""
+
+    provider: str
+
+
+class NothingToDo(Exception):  # noqa: N818 - a way out of a transaction, not an error
+    """Rolls the claim back."""
+
+
+async def open_next(
+    conn: AsyncConnection,
+    registry: Registry,
+    settings: Settings,
+    session_id: str,
+    owner: str,
+    queue_provider: str | None,
+) -> OpenedTurn | Elsewhere:
+    """Claim and open. Raises NothingToDo if the session is not to be had or has nothing due."""
+    session = await claim(conn, session_id, owner, settings.lease_seconds)
+    if session is None:
+        raise NothingToDo
+    group = await _group(conn, session.agent_group_id)
+    provider = session.provider or group.provider or settings.default_provider
+    if queue_provider is not None and provider != queue_provider and provider in registry.providers.names:
+        await conn.rollback()
+        return Elsewhere(provider)
+    lease = Lease(session.id, owner, session.lease_token)
+    model = session.model or group.model or settings.default_model
+    interrupted = await open_turn(conn, session_id)
+    verdict = None
+    if interrupted is not None:
+        turn_id, number, attempt = interrupted.id, interrupted.number, interrupted.attempt + 1
+        messages = await messages_of_turn(conn, turn_id)
+        verdict = await _verdict(conn, registry, settings, interrupted, messages, provider)
+        if verdict is None and len(messages) > 1 and messages[0].tries >= TRAVELS_ALONE_AFTER:
+            # One of them may be what kills it: they go on one by one, in their order.
+            await _split(conn, turn_id)
+            interrupted = None
+    if interrupted is None:
+        messages = await due_batch(conn, session_id)
+        if not messages:
+            raise NothingToDo
+        turn_id, number, attempt = new_id(), session.turn_seq, 1
+        await conn.execute(
+            insert(Turn).values(
+                id=turn_id,
+                session_id=session_id,
+                number=number,
+                provider=provider,
+                model=model,
+                worker=owner,
+                lease_token=lease.token,
+            )
+        )
+    else:
+        await set_turn(
+            conn,
+            turn_id,
+            status="running",
+            attempt=attempt,
+            provider=provider,
+            model=model,
+            worker=owner,
+            lease_token=lease.token,
+        )
+    if verdict is None:
+        await begin_processing(conn, [message.id for message in messages], turn_id)
+    started = TurnStarted(
+        number=number,
+        attempt=attempt,
+        provider=provider,
+        model=model,
+        messages=tuple(message.seq for message in messages),
+        worker=owner,
+    )
+    await conn.execute(
+        insert(Event).values(
+            session_id=session_id,
+            seq=session.event_seq,
+            turn_id=turn_id,
+            type=started.type,
+            payload=started.model_dump(mode="json", exclude_none=True),
+        )
+    )
+    return OpenedTurn(
+        id=turn_id,
+        number=number,
+        attempt=attempt,
+        tries=max(message.tries for message in messages) + (0 if verdict else 1),
+        lease=lease,
+        provider=provider,
+        model=model,
+        continuation=(session.continuation or {}).get(provider),
+        agent_group_id=session.agent_group_id,
+        folder=group.folder,
+        options=(group.config or {}).get("provider_options", {}),
+        messages=messages,
+        event_seq=session.event_seq,
+        started=started,
+        verdict=verdict,
+    )
+
+
+async def _verdict(
+    conn: AsyncConnection,
+    registry: Registry,
+    settings: Settings,
+    turn: Row[Any],
+    messages: list[Row[Any]],
+    provider: str,
+) -> tuple[ErrorClass, str] | None:
+    """Whether an unfinished turn must not be continued. One found `running` lost its worker; `waiting` is a retry."""
+    tries = max(message.tries for message in messages)
+    if turn.status == "running" and tries >= settings.max_tries:
+        return ErrorClass.WORKER_LOST, f"its worker died {tries} times, last {turn.worker}"
+    if not _capabilities(registry, provider).replays_steps and await has_left(conn, turn.id):
+        return (
+            ErrorClass.OUTPUT_SENT,
+            "an earlier attempt had already said something; running it again would say it twice",
+        )
+    return None
+
+
+def _capabilities(registry: Registry, provider: str) -> Capabilities:
+    if provider not in registry.providers.names:
+        return Capabilities()
+    return registry.providers.get(provider).manifest.capabilities
+
+
+async def _split(conn: AsyncConnection, turn_id: str) -> None:
+    await set_turn(conn, turn_id, status="cancelled", error="failed as a batch; its messages go on one by one")
+    await settle(conn, turn_id, "pending", turn_id=None)
+
+
+async def _group(conn: AsyncConnection, agent_group_id: str) -> Row[Any]:
+    query = select(AgentGroup.folder, AgentGroup.provider, AgentGroup.model, AgentGroup.config)
+    return (await conn.execute(query.where(AgentGroup.id == agent_group_id))).one()

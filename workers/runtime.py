@@ -1,0 +1,69 @@
+"""The composition root: what a process's tasks may use, made once on its event loop."""
+
+import os
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+from celery import Celery
+
+from adapters.registry import Registry
+from models.base import new_id
+from models.database import Database
+from models.fleet import report_alive, report_gone
+from scheduler.backoff import Backoff
+from workers.bells import Bells
+from workers.events import Publisher, redis_client
+from workers.leases import LeaseKeeper
+from workers.settings import Settings
+
+
+@dataclass(frozen=True)
+class Node:
+    """How this process is known in the fleet."""
+
+    name: str
+    kind: str = "worker"
+    queues: tuple[str, ...] = ()
+
+
+class Runtime:
+    """`start` and `close` run on the process's loop. Nothing here outlives it."""
+
+    def __init__(
+        self, settings: Settings, app: Celery, registry: Registry | None = None, node: Node | None = None
+    ) -> None:
+        self.settings: Final = settings
+        self.node: Final = node or Node(f"process@{socket.gethostname()}")
+        # Unique per process life: a restarted worker must not be taken for the one that died.
+        self.owner: Final = f"{self.node.name}:{os.getpid()}:{new_id()[-6:]}"
+        self.registry: Final = registry or Registry()
+        self.backoff: Final = Backoff(settings.retry_base_seconds, settings.max_tries)
+        self.db: Final = Database(settings.database_url, pool_size=settings.database_pool)
+        self.bells: Final = Bells(app)
+        self._redis = redis_client(settings.redis_url)
+        self.publisher: Final = Publisher(self._redis)
+        self.leases: Final = LeaseKeeper(self.db, self.owner, settings.lease_seconds, self._report)
+
+    async def close(self) -> None:
+        await self.leases.close()
+        await self.publisher.close()
+        self.bells.close()
+        await self._redis.aclose()
+        for name in self.registry.channels.made:
+            await self.registry.channels.get(name).close()
+        await self.db.transact(lambda conn: report_gone(conn, self.node.name), patience=1)
+        await self.db.close()
+
+    async def _report(self, running: int) -> None:
+        if self.node.queues:
+            await self.db.transact(
+                lambda conn: report_alive(
+                    conn,
+                    self.node.name,
+                    self.node.kind,
+                    pid=os.getpid(),
+                    queues=list(self.node.queues),
+                    running=running,
+                )
+            )

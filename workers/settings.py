@@ -1,0 +1,83 @@
+"""The operator's settings, from the environment, checked once at start.
+
+Nothing deep inside reads the environment: what a part needs it is handed. Drivers read their own secrets."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import AliasChoices, Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+EMBEDDED_FILE = "embedded.json"
+
+
+class SettingsError(Exception):
+    """The environment does not make a usable configuration."""
+
+
+class Settings(BaseSettings):
+    """Ours begin with LONGSHORE_; the few shared names (DATABASE_URL …) do not."""
+
+    model_config = SettingsConfigDict(env_prefix="LONGSHORE_", extra="ignore", populate_by_name=True, frozen=True)
+
+    home: Path = Path(".longshore")
+    database_url: str = Field("", validation_alias=AliasChoices("DATABASE_URL", "database_url"))
+    redis_url: str = Field("", validation_alias=AliasChoices("REDIS_URL", "redis_url"))
+    broker_url: str = Field("", validation_alias=AliasChoices("BROKER_URL", "broker_url"))
+    default_provider: str = Field("anthropic", validation_alias=AliasChoices("DEFAULT_PROVIDER", "default_provider"))
+    default_model: str | None = Field(None, validation_alias=AliasChoices("DEFAULT_MODEL", "default_model"))
+    workspace_root: Path = Field(
+        Path(".longshore/workspaces"), validation_alias=AliasChoices("WORKSPACE_ROOT", "workspace_root")
+    )
+
+    # Seconds.
+    lease_seconds: float = Field(30.0, gt=0, description="a worker that says nothing for so long has lost its sessions")
+    sweep_seconds: float = Field(1.0, gt=0, description="how often beat rings the sweep")
+    repeat_seconds: float = Field(5.0, gt=0, description="a wake older than this counts as lost")
+    retry_base_seconds: float = Field(5.0, gt=0, description="wait before the second try; doubles")
+    max_tries: int = Field(5, ge=1)
+    delivery_seconds: float = Field(60.0, gt=0, description="a sending that takes longer is in doubt")
+    turn_seconds: float = Field(3600.0, gt=0, description="a turn that takes longer is stopped and tried again")
+    silent_seconds: float = Field(600.0, gt=0, description="a provider that says nothing for so long hangs")
+    grace_seconds: float = Field(20.0, ge=0, description="on SIGTERM, how long running turns may go on")
+    database_pool: int = Field(8, ge=2, description="connections per process")
+    log_level: str = "INFO"
+    log_json: bool = False
+
+    @property
+    def broker(self) -> str:
+        return self.broker_url or self.redis_url
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Settings from the environment; what it leaves out comes from a `longshore up` that runs in this folder."""
+    try:
+        settings = Settings(**overrides)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SettingsError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+    running = _embedded(settings.home)
+    defaults = {
+        "database_url": settings.database_url
+        or running.get("database_url")
+        or f"sqlite:///{settings.home}/longshore.db",
+        "redis_url": settings.redis_url or running.get("redis_url", ""),
+        "default_provider": os.environ.get("DEFAULT_PROVIDER") or running.get("default_provider", "anthropic"),
+    }
+    return settings.model_copy(update=defaults | overrides)
+
+
+def require_broker(settings: Settings) -> None:
+    if not settings.redis_url:
+        raise SettingsError("REDIS_URL is not set, and no `longshore up` runs in this folder: set it, or run `make up`")
+
+
+def _embedded(home: Path) -> dict[str, str]:
+    """Where the embedded services of a running `longshore up` listen (the file is readable by its owner only)."""
+    try:
+        loaded = json.loads((home / EMBEDDED_FILE).read_text())
+    except (OSError, ValueError):
+        return {}
+    return loaded if isinstance(loaded, dict) else {}

@@ -1,0 +1,143 @@
+"""The tools of one turn, journaled: intent, then result. A finished call is never run twice; one that began and never
+ended is run again only if it is idempotent, else the agent is told that nobody knows."""
+
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from pydantic import ValidationError
+from sqlalchemy import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from adapters.contracts import Tool, ToolContext, ToolOutcome, ToolSpec
+from adapters.errors import ToolError, UnknownDriverError
+from adapters.registry import Drivers
+from models.base import new_id
+from models.database import Database
+from models.outbox import MessageOut
+from models.turns import Step, count_steps, find_step, finish_step
+from workers.bells import Bells
+from workers.journal import Journal
+from workers.replies import ReplyTo
+from workers.watchdog import Watchdog
+
+log = structlog.get_logger()
+
+MAX_RESULT = 50_000
+EFFECT_UNKNOWN = (
+    "This call was begun by a worker that died; whether it took effect is unknown. Check before you repeat it."
+)
+
+
+class JournaledToolBox:
+    def __init__(
+        self,
+        db: Database,
+        bells: Bells,
+        tools: Drivers[Tool[Any]],
+        journal: Journal,
+        watchdog: Watchdog,
+        reply_to: ReplyTo,
+        *,
+        agent_group: str,
+    ) -> None:
+        self._db = db
+        self._bells = bells
+        self._tools = tools
+        self._journal = journal
+        self._watchdog = watchdog
+        self._reply_to = reply_to
+        self._agent_group = agent_group
+
+    @property
+    def specs(self) -> tuple[ToolSpec, ...]:
+        return tuple(self._tools.get(name).spec for name in self._tools.names)
+
+    async def call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
+        earlier = await self._db.read(lambda conn: find_step(conn, self._journal.turn_id, call_id))
+        if earlier is not None and earlier.status != "started":
+            return ToolOutcome(earlier.output["text"], ok=earlier.status == "finished")
+        try:
+            tool = self._tools.get(name)
+            checked = tool.arguments.model_validate(dict(arguments))
+        except UnknownDriverError as error:
+            return ToolOutcome(str(error), ok=False)
+        except ValidationError as error:
+            first = error.errors()[0]
+            return ToolOutcome(f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']}", ok=False)
+        if earlier is not None and not tool.idempotent:
+            outcome = ToolOutcome(EFFECT_UNKNOWN, ok=False)
+            await self._finish(earlier.id, outcome, None)
+            return outcome
+        step_id = earlier.id if earlier is not None else await self._begin(call_id, tool, arguments)
+        return await self._run(step_id, tool, checked)
+
+    async def _begin(self, call_id: str, tool: Tool[Any], arguments: Mapping[str, Any]) -> str:
+        step_id = new_id()
+        turn_id = self._journal.turn_id
+
+        async def work(conn: AsyncConnection, _: int) -> None:
+            await conn.execute(
+                insert(Step).values(
+                    id=step_id,
+                    turn_id=turn_id,
+                    number=await count_steps(conn, turn_id) + 1,
+                    key=call_id,
+                    kind="tool",
+                    name=tool.name,
+                    idempotent=tool.idempotent,
+                    input=json.loads(json.dumps(dict(arguments), default=str)),
+                )
+            )
+
+        await self._journal.write(work, activity=f"tool: {tool.name}")
+        return step_id
+
+    async def _run(self, step_id: str, tool: Tool[Any], checked: Any) -> ToolOutcome:
+        context = ToolContext(
+            session_id=self._journal.lease.session_id,
+            turn_id=self._journal.turn_id,
+            agent_group=self._agent_group,
+            sender_id=self._reply_to.sender_id,
+        )
+        started = time.monotonic()
+        try:
+            with self._watchdog.busy():
+                outcome = ToolOutcome(_bounded(await tool.handler(checked, context)))
+        except ToolError as error:
+            outcome = ToolOutcome(_bounded(str(error)), ok=False)
+        except Exception as error:  # a tool's bug is the agent's to work around, not the turn's to die of
+            log.exception("tool.crashed", tool=tool.name)
+            outcome = ToolOutcome(f"{tool.name} failed: {type(error).__name__}", ok=False)
+        log.debug("tool.done", tool=tool.name, ok=outcome.ok, seconds=round(time.monotonic() - started, 3))
+        await self._finish(step_id, outcome, context if outcome.ok else None)
+        return outcome
+
+    async def _finish(self, step_id: str, outcome: ToolOutcome, context: ToolContext | None) -> None:
+        staged = context.staged if context is not None else []
+        rows = [
+            self._reply_to.outbound(
+                kind=item.kind,
+                content=item.content,
+                turn_id=self._journal.turn_id,
+                key=f"{self._journal.turn_id}:{step_id}:{number}",
+            )
+            for number, item in enumerate(staged, 1)
+        ]
+
+        async def work(conn: AsyncConnection, first_seq: int) -> None:
+            await finish_step(conn, step_id, ok=outcome.ok, output={"text": outcome.text})
+            if rows:
+                await conn.execute(insert(MessageOut), [row | {"seq": first_seq + n} for n, row in enumerate(rows)])
+
+        await self._journal.write(work, activity="calling model", messages=len(rows))
+        for row in rows:
+            self._bells.deliver(row["id"])
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= MAX_RESULT:
+        return text
+    return f"{text[:MAX_RESULT]}\n[cut: {len(text) - MAX_RESULT} of {len(text)} characters]"

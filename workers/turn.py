@@ -1,0 +1,212 @@
+"""A wake becomes a turn: open it, run the provider, end it. At most one turn per wake; more work rings again."""
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import structlog
+
+from adapters.contracts import Limits, Provider, Query, QueryInput
+from adapters.errors import AdapterError, ErrorClass, ProviderError
+from adapters.events import Failed, ProviderEvent, Result, SessionStarted, ToolCall, UsageReport
+from models.errors import LeaseLostError
+from models.sessions import find_session
+from workers.ending import Ended, Ending, Failure
+from workers.events import envelope
+from workers.formatting import format_prompt, plain_text
+from workers.ingest import record_rejection
+from workers.journal import Journal
+from workers.loop import Stop, current_job
+from workers.opening import Elsewhere, NothingToDo, OpenedTurn, open_next
+from workers.replies import ReplyTo
+from workers.runtime import Runtime
+from workers.toolbox import JournaledToolBox
+from workers.watchdog import Watchdog
+
+log = structlog.get_logger()
+
+WakeOutcome = Literal["nothing", "elsewhere", "completed", "waiting", "failed", "cancelled", "handed_over", "lost"]
+
+
+async def wake(
+    runtime: Runtime, session_id: str, queue_provider: str | None = None, *, task_id: str = ""
+) -> WakeOutcome:
+    """Do what is due in a session. Called twice, late or for nothing, it does no harm."""
+    try:
+        opened = await runtime.db.transact(
+            lambda conn: open_next(conn, runtime.registry, runtime.settings, session_id, runtime.owner, queue_provider)
+        )
+    except NothingToDo:
+        await _refuse_unknown(runtime, session_id, task_id)
+        return "nothing"
+    if isinstance(opened, Elsewhere):
+        runtime.bells.wake(session_id, opened.provider)
+        return "elsewhere"
+    runtime.publisher.publish(envelope(session_id, opened.started, turn_id=opened.id, seq=opened.event_seq))
+    try:
+        ended = await _Attempt(runtime, opened).run()
+    except LeaseLostError:
+        log.warning("turn.lease_lost", session=session_id, turn=opened.id)
+        return "lost"
+    for message_out_id in ended.deliveries:
+        runtime.bells.deliver(message_out_id)
+    if ended.wake:
+        runtime.bells.wake(session_id, opened.provider)
+    return ended.status  # type: ignore[return-value]
+
+
+async def _refuse_unknown(runtime: Runtime, session_id: str, task_id: str) -> None:
+    """A wake for a session that does not exist comes from a mistake; it is kept where somebody sees it."""
+    if await runtime.db.read(lambda conn: find_session(conn, session_id)) is None:
+        reason = f"there is no session {session_id!r}"
+        await record_rejection(runtime.db, task_id or session_id[:36], "agent.wake", reason, {"session_id": session_id})
+        log.warning("wake.no_such_session", session=session_id)
+
+
+@dataclass
+class _Heard:
+    """What the provider has said so far."""
+
+    results: list[Result] = field(default_factory=list)
+    usage: list[UsageReport] = field(default_factory=list)
+    continuation: str | None = None
+    failure: Failed | None = None
+
+
+class _Attempt:
+    def __init__(self, runtime: Runtime, turn: OpenedTurn) -> None:
+        self._runtime = runtime
+        self._turn = turn
+        self._job = current_job()
+        self._journal = Journal(runtime.db, runtime.publisher, turn.lease, turn.id, turn.event_seq, self._job)
+        self._ending = Ending(runtime.db, self._journal, turn, runtime.backoff)
+        self._heard = _Heard()
+        self._prompt = format_prompt(turn.messages)
+        self._watchdog = Watchdog(runtime.settings.silent_seconds)
+
+    async def run(self) -> Ended:
+        self._runtime.leases.hold(self._turn.lease, self._job)
+        try:
+            return await self._run()
+        finally:
+            self._runtime.leases.drop(self._turn.lease)
+
+    async def _run(self) -> Ended:
+        if self._turn.verdict is not None:
+            return await self._ending.fail(Failure(*self._turn.verdict, retryable=False))
+        try:
+            failure = await self._ask_provider()
+        except asyncio.CancelledError:
+            return await self._stopped()
+        finally:
+            await self._journal.close()
+        if failure is None:
+            return await self._ending.complete(
+                self._prompt, self._heard.results, self._heard.usage, self._heard.continuation
+            )
+        return await self._fail_or_retry(failure)
+
+    async def _ask_provider(self) -> Failure | None:
+        """None: it answered. Everything a provider can do wrong comes back as a Failure."""
+        try:
+            provider = self._runtime.registry.providers.get(self._turn.provider)
+        except AdapterError as error:
+            return Failure(ErrorClass.UNKNOWN_PROVIDER, str(error), retryable=False)
+        query: Query | None = None
+        try:
+            query = await self._start(provider)
+            async for event in self._watchdog.watch(query.events):
+                self._hear(event)
+                if self._heard.failure is not None:
+                    break
+        except TimeoutError:
+            silent = f"the provider said nothing for {self._runtime.settings.silent_seconds:g} s"
+            return Failure(ErrorClass.PROVIDER_HANG, silent, retryable=True)
+        except LeaseLostError:
+            raise
+        except ProviderError as error:
+            return Failure(error.error_class, str(error), error.error_class.can_pass, error.retry_after)
+        except AdapterError as error:
+            return Failure(ErrorClass.INVALID_REQUEST, str(error), retryable=False)
+        except Exception as error:  # a driver's bug must not take the message with it
+            log.exception("provider.crashed", provider=self._turn.provider, turn=self._turn.id)
+            return Failure(ErrorClass.INTERNAL, f"{type(error).__name__}: {error}", retryable=True)
+        finally:
+            if query is not None:
+                await query.abort()
+        if self._heard.failure is None:
+            return None
+        said = self._heard.failure
+        return Failure(said.error_class, said.message, said.retryable, said.retry_after)
+
+    async def _start(self, provider: Provider) -> Query:
+        turn, runtime = self._turn, self._runtime
+        workspace = runtime.settings.workspace_root / turn.folder
+        await asyncio.to_thread(Path.mkdir, workspace, parents=True, exist_ok=True)
+        tools = JournaledToolBox(
+            runtime.db,
+            runtime.bells,
+            runtime.registry.tools,
+            self._journal,
+            self._watchdog,
+            ReplyTo.to_last_of(turn.lease.session_id, turn.messages),
+            agent_group=turn.folder,
+        )
+        given = QueryInput(
+            prompt=self._prompt,
+            messages=tuple(plain_text(message) for message in turn.messages),
+            tools=tools,
+            attempt=turn.attempt,
+            model=turn.model,
+            continuation=turn.continuation,
+            cwd=str(workspace),
+            limits=Limits(seconds_silent=runtime.settings.silent_seconds),
+            options=turn.options,
+        )
+        return provider.query(given)
+
+    def _hear(self, event: ProviderEvent) -> None:
+        match event:
+            case Result():
+                self._heard.results.append(event)
+            case UsageReport():
+                self._heard.usage.append(event)
+            case SessionStarted():
+                self._heard.continuation = event.continuation
+            case Failed():
+                self._heard.failure = event
+        # The last things a provider says are written with the turn's end; the tool box writes a call with its step.
+        self._journal.add(event, soon=not isinstance(event, Result | UsageReport | SessionStarted | Failed | ToolCall))
+
+    async def _stopped(self) -> Ended:
+        """Somebody stopped this attempt; what that means for the turn depends on who."""
+        # The clean-up below must not be stopped by the same cancellation.
+        task = asyncio.current_task()
+        assert task is not None
+        task.uncancel()
+        await self._journal.close()
+        match self._job.reason:
+            case Stop.SHUTDOWN:
+                return await self._ending.hand_over()
+            case Stop.REVOKED:
+                failure = Failure(ErrorClass.CANCELLED, "stopped by an operator", retryable=False)
+                return await self._ending.fail(failure)
+            case Stop.TIME_LIMIT:
+                limit = Failure(ErrorClass.PROVIDER_HANG, "the turn took longer than it may", retryable=True)
+                return await self._fail_or_retry(limit)
+            case _:
+                raise LeaseLostError(f"session {self._turn.lease.session_id}: stopped, its lease is gone")
+
+    async def _fail_or_retry(self, failure: Failure) -> Ended:
+        """An attempt that has already said something is run again only by a provider that will not repeat it."""
+        if failure.retryable and not self._replays_steps() and await self._ending.has_said_something():
+            why = f"{failure.message} (not tried again: it had already said something)"
+            failure = Failure(ErrorClass.OUTPUT_SENT, why, retryable=False)
+        return await self._ending.fail(failure)
+
+    def _replays_steps(self) -> bool:
+        with suppress(AdapterError):
+            return self._runtime.registry.providers.get(self._turn.provider).manifest.capabilities.replays_steps
+        return False

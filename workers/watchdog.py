@@ -1,0 +1,43 @@
+"""Telling a provider that hangs from one that works: silence counts, but not while one of our tools runs for it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+class Watchdog:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._busy = 0
+        self._timeout: asyncio.Timeout | None = None
+
+    async def watch(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
+        """The same events; TimeoutError when none comes for too long."""
+        while True:
+            try:
+                async with asyncio.timeout(None if self._busy else self._seconds) as self._timeout:
+                    event = await anext(events)
+            except StopAsyncIteration:
+                return
+            finally:
+                self._timeout = None
+            yield event
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Within this, silence is not the provider's."""
+        self._busy += 1
+        self._reschedule(None)
+        try:
+            yield
+        finally:
+            self._busy -= 1
+            if not self._busy:
+                self._reschedule(asyncio.get_running_loop().time() + self._seconds)
+
+    def _reschedule(self, when: float | None) -> None:
+        if self._timeout is not None and not self._timeout.expired():
+            self._timeout.reschedule(when)
