@@ -152,18 +152,23 @@ async def admit(
             # Also while leased: that is how the worker learns that there is more.
             woken_at=case((or_(ringing, ~not_leased()), now()), else_=Session.woken_at) if wakes else Session.woken_at,
         )
+        # Plain columns, judged below: SQLite gets expressions in RETURNING wrong next to a partial index.
         .returning(
             Session.id,
             Session.provider,
             Session.message_seq,
-            # Both columns were set from one reading of the clock exactly when the bell was set.
-            and_(Session.woken_at == Session.last_active, not_leased()).label("ring"),
+            Session.woken_at,
+            Session.last_active,
+            Session.lease_expires_at,
         )
     )
     row = (await conn.execute(statement)).one_or_none()
     if row is None:
         return None
-    return Admission(row.id, row.provider, row.message_seq, ring=wakes and bool(row.ring))
+    leased = row.lease_expires_at is not None and row.lease_expires_at >= row.last_active
+    # Both were set from one reading of the clock exactly when the bell was set.
+    ring = wakes and not leased and row.woken_at == row.last_active
+    return Admission(row.id, row.provider, row.message_seq, ring)
 
 
 async def claim(conn: AsyncConnection, session_id: str, owner: str, lease_seconds: float) -> Row[Any] | None:
@@ -262,12 +267,12 @@ async def release(
         update(Session)
         .where(Session.id == lease.session_id, Session.lease_token == lease.token, Session.lease_owner == lease.owner)
         .values(values)
-        .returning(Session.message_seq, Session.event_seq, Session.woken_at.is_not(None).label("more"))
+        .returning(Session.message_seq, Session.event_seq, Session.woken_at)
     )
     row = (await conn.execute(statement)).one_or_none()
     if row is None:
         raise LeaseLostError(f"session {lease.session_id}: lease {lease.token} is no longer ours")
-    return Released(row.message_seq, row.event_seq, bool(row.more))
+    return Released(row.message_seq, row.event_seq, more=row.woken_at is not None)
 
 
 async def renew(conn: AsyncConnection, owner: str, session_ids: list[str], lease_seconds: float) -> set[str]:

@@ -16,7 +16,7 @@ from adapters.registry import Registry
 from models import schema
 from models.errors import StoreError
 from scheduler.beat import beat_schedule
-from workers.bells import agent_queue
+from workers.bells import CeleryBells, agent_queue
 from workers.logs import configure_logs
 from workers.loop import Stop, StoppedError, process_loop
 from workers.runtime import Node, Runtime
@@ -131,7 +131,7 @@ def process_runtime() -> Runtime:
 
 
 async def _make_runtime() -> Runtime:
-    return Runtime(settings, app, registry, _node)
+    return Runtime(settings, CeleryBells(app), registry, _node)
 
 
 @signals.setup_logging.connect

@@ -5,7 +5,7 @@ are dropped with one log line, and the sweep finds what they were for."""
 
 import queue
 import threading
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from celery import Celery
@@ -20,7 +20,19 @@ def agent_queue(provider: str) -> str:
     return f"agent.{provider}"
 
 
-class Bells:
+class Bells(Protocol):
+    """Says that there is something to do. Never fails and never blocks its caller."""
+
+    def wake(self, session_id: str, provider: str) -> None: ...
+
+    def deliver(self, message_out_id: str) -> None: ...
+
+    def settle(self, message_out_id: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class CeleryBells:
     def __init__(self, app: Celery) -> None:
         self._app = app
         self._queue: queue.Queue[tuple[str, list[str], str] | None] = queue.Queue(LIMIT)

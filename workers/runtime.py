@@ -5,8 +5,6 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
-from celery import Celery
-
 from adapters.registry import Registry
 from models.base import new_id
 from models.database import Database
@@ -28,10 +26,10 @@ class Node:
 
 
 class Runtime:
-    """`start` and `close` run on the process's loop. Nothing here outlives it."""
+    """Made and closed on the process's loop. Nothing here outlives it."""
 
     def __init__(
-        self, settings: Settings, app: Celery, registry: Registry | None = None, node: Node | None = None
+        self, settings: Settings, bells: Bells, registry: Registry | None = None, node: Node | None = None
     ) -> None:
         self.settings: Final = settings
         self.node: Final = node or Node(f"process@{socket.gethostname()}")
@@ -40,7 +38,7 @@ class Runtime:
         self.registry: Final = registry or Registry()
         self.backoff: Final = Backoff(settings.retry_base_seconds, settings.max_tries)
         self.db: Final = Database(settings.database_url, pool_size=settings.database_pool)
-        self.bells: Final = Bells(app)
+        self.bells: Final = bells
         self._redis = redis_client(settings.redis_url)
         self.publisher: Final = Publisher(self._redis)
         self.leases: Final = LeaseKeeper(self.db, self.owner, settings.lease_seconds, self._report)

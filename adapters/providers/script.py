@@ -1,6 +1,6 @@
 """The language of scripts: what the `scripted` provider plays, read and checked before it is used.
 
-A script is a plain text (the answer) or YAML: a list of scenes, each with an optional `when` (a regular expression on
+A script is a plain text (the answer), or a YAML list (beginning with `- `) of scenes, each with an optional `when` (a regular expression on
 what was asked) and a `play` list of acts. The first scene that fits is played. `docs/scripted.md` shows all acts."""
 
 import re
@@ -124,15 +124,15 @@ _ACTS = frozenset(Say.model_fields | Answer.model_fields | Think.model_fields | 
 @lru_cache(maxsize=64)
 def parse_script(source: str) -> tuple[Scene, ...]:
     """Read a script; ScriptError says which scene and act is wrong."""
+    if not source.lstrip().startswith("- "):
+        return (Scene(play=(Answer(answer=source),)),)
     try:
         loaded = yaml.safe_load(source)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" (line {mark.line + 1})" if mark else ""
         raise ScriptError(f"the script is not YAML{place}: {getattr(error, 'problem', None) or error}") from None
-    if isinstance(loaded, str):
-        return (Scene(play=(Answer(answer=loaded),)),)
-    if not isinstance(loaded, list) or not loaded:
+    if not isinstance(loaded, list):
         raise ScriptError("a script is a text, or a list of scenes with `play:` (and `when:`)")
     _name_unknown_acts(loaded)
     try:
