@@ -175,7 +175,11 @@ ProviderEvent = (
 AnyEvent = ProviderEvent | TurnStarted | TurnEnded | DeliveryChanged
 
 # Passing things: shown live, not kept.
-LIVE_ONLY: Final = (TextDelta, ToolProgress)
+LIVE_ONLY: Final = (SessionStarted, TextDelta, ToolProgress)
+
+
+def is_lasting(event: AnyEvent) -> bool:
+    return not isinstance(event, LIVE_ONLY)
 
 
 class Envelope(BaseModel):

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from celery import Celery, Task, concurrency, signals
+from celery import Celery, Task, signals
 from celery.exceptions import Ignore, SoftTimeLimitExceeded
 from kombu.entity import Queue
 
@@ -21,9 +21,6 @@ from workers.logs import configure_logs
 from workers.loop import Stop, StoppedError, process_loop
 from workers.runtime import Node, Runtime
 from workers.settings import Settings, SettingsError, load_settings, require_broker
-
-# So that `-P custom` means our pool without an environment variable; `-P prefork`, `threads` and `solo` stay Celery's.
-concurrency.ALIASES["custom"] = "workers.pool:TaskPool"
 
 # Only `messages.ingest` is acknowledged late: its message is the only copy until its row is committed.
 INGEST_VISIBILITY_SECONDS = 120
@@ -45,6 +42,7 @@ def make_app(settings: Settings, registry: Registry) -> Celery:
         accept_content=["json"],
         task_ignore_result=True,
         task_acks_late=False,
+        worker_pool=settings.pool,
         worker_prefetch_multiplier=1,
         worker_disable_prefetch=True,
         worker_send_task_events=True,

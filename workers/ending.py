@@ -19,7 +19,7 @@ from models.people import owner_addresses
 from models.sessions import release
 from models.turns import set_turn
 from scheduler.backoff import Backoff
-from workers.journal import Journal
+from workers.journal import Journal, count_lasting
 from workers.loop import uninterrupted
 from workers.notices import notice, owner_notices, store_notices
 from workers.opening import OpenedTurn
@@ -73,7 +73,7 @@ class Ending:
                 conn,
                 turn.lease,
                 messages=len(rows),
-                events=len(events),
+                events=count_lasting(events),
                 continuation={turn.provider: continuation} if continuation else None,
             )
             first = released.message_seq - len(rows) + 1
@@ -108,7 +108,7 @@ class Ending:
         events = [*self._journal.take(), ended]
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await release(conn, turn.lease, events=len(events), rest_seconds=delay)
+            released = await release(conn, turn.lease, events=count_lasting(events), rest_seconds=delay)
             await settle(
                 conn,
                 turn.id,
@@ -138,7 +138,7 @@ class Ending:
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
             owners = len(await owner_addresses(conn))
-            released = await release(conn, turn.lease, messages=1 + owners, events=len(events))
+            released = await release(conn, turn.lease, messages=1 + owners, events=count_lasting(events))
             first = released.message_seq - owners
             await settle(conn, turn.id, "failed", error=failure.message, error_class=failure.error_class)
             await set_turn(
@@ -172,7 +172,7 @@ class Ending:
         events = [*self._journal.take(), TurnEnded(status="handed_over")]
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await release(conn, turn.lease, events=len(events), ring=True)
+            released = await release(conn, turn.lease, events=count_lasting(events), ring=True)
             await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
             await set_turn(conn, turn.id, status="waiting")
             return Ended("handed_over", wake=True), await self._journal.store(conn, events, released.event_seq)

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.events import LIVE_ONLY, AnyEvent, Envelope, event_to_dict
+from adapters.events import AnyEvent, Envelope, event_to_dict, is_lasting
 from models.conversation import Event
 from models.database import Database
 from models.errors import LeaseLostError
@@ -34,12 +34,12 @@ class Journal:
         self._flusher: asyncio.Task[None] | None = None
 
     def add(self, event: AnyEvent, *, soon: bool = True) -> None:
-        """Take an event. `soon=False`: the turn is about to end and will write it then."""
-        if isinstance(event, LIVE_ONLY):
+        """Take an event. `soon=False`: something that is about to be written will take it along."""
+        if not is_lasting(event) and not self._waiting and not self._lock.locked():
             self._publisher.publish(envelope(self.lease.session_id, event, turn_id=self.turn_id, after=self._last_seq))
             return
-        self._waiting.append(event)
-        if soon and (self._flusher is None or self._flusher.done()):
+        self._waiting.append(event)  # also a passing one: it must not overtake what came before it
+        if (soon or not is_lasting(event)) and (self._flusher is None or self._flusher.done()):
             self._flusher = asyncio.create_task(self._flush_soon())
 
     async def write(
@@ -57,7 +57,7 @@ class Journal:
 
             async def run(conn: AsyncConnection) -> list[Envelope]:
                 message_seq, event_seq = await hold(
-                    conn, self.lease, activity=activity, messages=messages, events=len(events)
+                    conn, self.lease, activity=activity, messages=messages, events=count_lasting(events)
                 )
                 if work is not None:
                     await work(conn, message_seq - messages + 1)
@@ -74,29 +74,25 @@ class Journal:
         return events
 
     async def store(self, conn: AsyncConnection, events: list[AnyEvent], last_seq: int) -> list[Envelope]:
-        """Write events whose last number is `last_seq`; to be published after the commit."""
-        if not events:
-            return []
-        first = last_seq - len(events) + 1
-        rows: list[dict[str, Any]] = [
-            {
-                "session_id": self.lease.session_id,
-                "seq": number,
-                "turn_id": self.turn_id,
-                "type": event.type,
-                "payload": event_to_dict(event),
-            }
-            for number, event in enumerate(events, first)
-        ]
-        await conn.execute(insert(Event), rows)
-        return [
-            envelope(self.lease.session_id, event, turn_id=self.turn_id, seq=number)
-            for number, event in enumerate(events, first)
-        ]
+        """Write the lasting ones, the last with the number `last_seq`; all are to be published after the commit."""
+        rows: list[dict[str, Any]] = []
+        envelopes: list[Envelope] = []
+        seq = last_seq - count_lasting(events)
+        ids = {"session_id": self.lease.session_id, "turn_id": self.turn_id}
+        for event in events:
+            if is_lasting(event):
+                seq += 1
+                rows.append(ids | {"seq": seq, "type": event.type, "payload": event_to_dict(event)})
+                envelopes.append(envelope(self.lease.session_id, event, turn_id=self.turn_id, seq=seq))
+            else:
+                envelopes.append(envelope(self.lease.session_id, event, turn_id=self.turn_id, after=seq))
+        if rows:
+            await conn.execute(insert(Event), rows)
+        return envelopes
 
     def publish(self, envelopes: list[Envelope]) -> None:
         if envelopes:
-            self._last_seq = envelopes[-1].seq or self._last_seq
+            self._last_seq = envelopes[-1].seq or envelopes[-1].after or self._last_seq
             self._publisher.publish(*envelopes)
 
     async def close(self) -> None:
@@ -111,3 +107,7 @@ class Journal:
         await asyncio.sleep(GATHER_SECONDS)
         if self._waiting:
             await self.write()
+
+
+def count_lasting(events: list[AnyEvent]) -> int:
+    return sum(1 for event in events if is_lasting(event))

@@ -1,7 +1,7 @@
 """The Celery pool for agents: a light thread per task, all coroutines on one event loop, and controls that work.
 
-`celery -A workers.app worker -P custom -c 200`. Threads that wait cost little, and a Redis or database that stalls
-holds up one thread, not the loop. Revoke, soft and hard time limits and shutdown cancel the task's coroutine and let
+The app's default: `celery -A workers.app worker -c 200`. Threads that wait cost little, and a Redis that stalls holds
+up one thread, not the loop. Revoke, soft and hard time limits and shutdown cancel the task's coroutine and let
 it clean up: Celery's own threads pool obeys none of them."""
 
 import threading

@@ -42,6 +42,7 @@ class Settings(BaseSettings):
     turn_seconds: float = Field(3600.0, gt=0, description="a turn that takes longer is stopped and tried again")
     silent_seconds: float = Field(600.0, gt=0, description="a provider that says nothing for so long hangs")
     grace_seconds: float = Field(20.0, ge=0, description="on SIGTERM, how long running turns may go on")
+    pool: str = Field("workers.pool:TaskPool", description="Celery's pool; `-P threads` and `-P solo` work as well")
     database_pool: int = Field(8, ge=2, description="connections per process")
     log_level: str = "INFO"
     log_json: bool = False

@@ -1,7 +1,8 @@
 """The language of scripts: what the `scripted` provider plays, read and checked before it is used.
 
-A script is a plain text (the answer), or a YAML list (beginning with `- `) of scenes, each with an optional `when` (a regular expression on
-what was asked) and a `play` list of acts. The first scene that fits is played. `docs/scripted.md` shows all acts."""
+A script is a plain text (the answer), or a YAML list of scenes, each with an optional `when` (a
+regular expression on what was asked) and a `play` list of acts. The first scene that fits is played.
+`docs/scripted.md` shows all acts."""
 
 import re
 from collections.abc import Mapping
@@ -115,6 +116,8 @@ class Scene(BaseModel):
         return self.when is None or re.search(self.when, asked, re.IGNORECASE) is not None
 
 
+# After comments: a list whose first item has `when` or `play`. Anything else is a text to say.
+_IS_YAML = re.compile(r"(\s*#[^\n]*\n|\s*\n)*\s*- +(when|play)\s*:")
 _SCENES = TypeAdapter(tuple[Scene, ...])
 _ACTS = frozenset(Say.model_fields | Answer.model_fields | Think.model_fields | Report.model_fields) | frozenset(
     ("tool", "wait", "listen", "touch", "usage", "fail", "crash", "hang", "approval")
@@ -124,7 +127,7 @@ _ACTS = frozenset(Say.model_fields | Answer.model_fields | Think.model_fields | 
 @lru_cache(maxsize=64)
 def parse_script(source: str) -> tuple[Scene, ...]:
     """Read a script; ScriptError says which scene and act is wrong."""
-    if not source.lstrip().startswith("- "):
+    if not _IS_YAML.match(source):
         return (Scene(play=(Answer(answer=source),)),)
     try:
         loaded = yaml.safe_load(source)

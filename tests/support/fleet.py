@@ -39,7 +39,7 @@ class HeldBells:
 
 
 def fleet_settings(database_url: str, redis_url: str, folder: Path, **changes: Any) -> Settings:
-    values = {
+    values: dict[str, Any] = {
         "database_url": database_url,
         "redis_url": redis_url,
         "home": folder,

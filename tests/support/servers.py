@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import redis
@@ -116,18 +117,18 @@ class Postgres:
 
     def make_database(self, name: str) -> str:
         with psycopg.connect(self.url(), autocommit=True) as conn:
-            conn.execute(f'CREATE DATABASE "{name}"')
+            conn.execute(f'CREATE DATABASE "{name}"'.encode())
         return self.url(name)
 
     def drop_database(self, name: str) -> None:
         with psycopg.connect(self.url(), autocommit=True) as conn:
-            conn.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+            conn.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)'.encode())
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._install / "bin" / program), *arguments]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=self._folder, **self._identity())
 
-    def _identity(self) -> dict[str, int]:
+    def _identity(self) -> dict[str, Any]:
         return {"user": NOBODY, "group": NOBODY} if self._as_root else {}
 
     def _answers(self) -> bool:
@@ -141,7 +142,8 @@ class Postgres:
 def _package_folder(name: str) -> Path:
     """Where a package lies, without importing it: this one touches the user's folders when it is imported."""
     spec = importlib.util.find_spec(name)
-    assert spec is not None and spec.origin is not None
+    assert spec is not None
+    assert spec.origin is not None
     return Path(spec.origin).parent
 
 

@@ -1,0 +1,103 @@
+"""What every command needs: settings, the database, a bell, a console; and one place where errors become sentences."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, NoReturn, TypeVar
+
+import typer
+from rich.console import Console
+
+from adapters.errors import AdapterError
+from adapters.registry import Registry
+from models import schema
+from models.database import Database
+from models.errors import DatabaseDownError, StoreError
+from workers.bells import CeleryBells
+from workers.ingest import RefusedError
+from workers.settings import Settings, SettingsError, load_settings, require_broker
+
+T = TypeVar("T")
+
+EX_UNAVAILABLE = 69
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+class Desk:
+    """Made inside the event loop of one command."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.db = Database(settings.database_url, pool_size=4)
+        self._bells: CeleryBells | None = None
+
+    @cached_property
+    def registry(self) -> Registry:
+        return Registry()
+
+    @property
+    def bells(self) -> CeleryBells:
+        if self._bells is None:
+            # Imported here: making the Celery app takes a moment, and most commands do not ring.
+            from workers.app import make_app
+
+            self._bells = CeleryBells(make_app(self.settings, self.registry))
+        return self._bells
+
+    async def close(self) -> None:
+        if self._bells is not None:
+            await asyncio.to_thread(self._bells.close)
+        await self.db.close()
+
+
+def run(command: Callable[[Desk], Awaitable[T]], *, broker: bool = False) -> T:
+    """Run a command's coroutine at a desk. A user's mistake or a missing service ends in one sentence."""
+    try:
+        settings = load_settings()
+        if broker:
+            require_broker(settings)
+        schema.check(settings.database_url)
+        return asyncio.run(_at_desk(settings, command))
+    except DatabaseDownError as error:
+        fail(str(error), EX_UNAVAILABLE)
+    except (SettingsError, StoreError, RefusedError, AdapterError) as error:
+        fail(str(error))
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+async def _at_desk(settings: Settings, command: Callable[[Desk], Awaitable[T]]) -> T:
+    desk = Desk(settings)
+    try:
+        return await command(desk)
+    finally:
+        await desk.close()
+
+
+def fail(message: str, code: int = 1) -> NoReturn:
+    err.print(f"[red]longshore:[/red] {_escaped(message)}", soft_wrap=True)
+    raise typer.Exit(code)
+
+
+def print_json(value: Any) -> None:
+    sys.stdout.write(json.dumps(value, default=_plain, ensure_ascii=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.isoformat()
+        case Decimal():
+            return float(value)
+        case _:
+            return str(value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("[", r"\[")

@@ -1,0 +1,44 @@
+"""The command line's table of contents."""
+
+from typing import Annotated
+
+import typer
+
+from gateway.cli.dead import dead
+from gateway.cli.groups import groups, wire
+from gateway.cli.messages import send, tail
+from gateway.cli.sessions import sessions
+from gateway.cli.up import up
+from gateway.cli.upkeep import doctor, health, migrate
+
+app = typer.Typer(
+    name="longshore",
+    help="A fleet that runs AI agents: no message is lost, none is answered twice.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+app.command()(up)
+app.command()(send)
+app.command()(tail)
+app.command()(sessions)
+app.add_typer(dead, name="dead")
+app.add_typer(groups, name="groups")
+app.command()(wire)
+app.command()(doctor)
+app.command()(health)
+app.command()(migrate)
+
+
+@app.callback()
+def options(
+    version: Annotated[bool, typer.Option("--version", help="show the version", is_eager=True)] = False,
+) -> None:
+    if version:
+        from importlib.metadata import version as installed
+
+        typer.echo(f"longshore {installed('longshore')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    app()

@@ -1,0 +1,94 @@
+"""`longshore sessions`: what goes on, and one session's story."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from gateway.cli.desk import Desk, fail, out, print_json, run
+from models.lookup import find_sessions, list_sessions, messages_of_session, short, turns_of_session
+
+
+def sessions(
+    session: Annotated[str | None, typer.Argument(help="one session (the end of its id), with its messages")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 30,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """List sessions, the latest first; or show one."""
+    if session is not None:
+        run(lambda desk: _show(desk, session, as_json))
+        return
+
+    async def command(desk: Desk) -> None:
+        rows = await desk.db.read(lambda conn: list_sessions(conn, limit))
+        if as_json:
+            print_json([dict(row._mapping) for row in rows])
+        elif not rows:
+            out.print('no sessions yet. Say something: [bold]longshore send demo "hello"[/bold]')
+        else:
+            out.print(_table(rows))
+
+    run(command)
+
+
+def _table(rows: list[Any]) -> Table:
+    table = Table(box=None, header_style="dim")
+    for name in ("session", "agent", "provider", "where", "state", "messages", "active"):
+        table.add_column(name, no_wrap=name in ("session", "active"))
+    for row in rows:
+        where = f"{row.channel_type}:{row.platform_id}" + (f"/{row.thread_id}" if row.thread_id else "")
+        provider, messages = row.provider or "-", str(row.message_seq)
+        cells = (
+            short(row.id),
+            escape(row.folder),
+            provider,
+            escape(where),
+            _state(row),
+            messages,
+            _ago(row.last_active),
+        )
+        table.add_row(*cells)
+    return table
+
+
+def _state(row: Any) -> str:
+    if row.activity:
+        return f"[green]{escape(row.activity)}[/green] [dim]{_ago(row.activity_since)}[/dim]"
+    if row.resume_after is not None and row.resume_after > datetime.now(UTC):
+        return f"[yellow]rests {(row.resume_after - datetime.now(UTC)).total_seconds():.0f} s[/yellow]"
+    if row.pending:
+        return f"[yellow]{row.pending} waiting[/yellow]"
+    return f"[red]{row.dead} dead[/red]" if row.dead else row.status if row.status != "active" else "idle"
+
+
+async def _show(desk: Desk, fragment: str, as_json: bool) -> None:
+    found = await desk.db.read(lambda conn: find_sessions(conn, fragment))
+    if len(found) != 1:
+        fail(f"{'several sessions end' if found else 'no session ends'} with {fragment!r}; see: longshore sessions")
+    messages = await desk.db.read(lambda conn: messages_of_session(conn, found[0]))
+    turns = await desk.db.read(lambda conn: turns_of_session(conn, found[0]))
+    if as_json:
+        told = [{"direction": direction} | dict(row._mapping) for direction, row in messages]
+        print_json({"id": found[0], "messages": told, "turns": [dict(row._mapping) for row in turns]})
+        return
+    out.print(f"[bold]session {found[0]}[/bold]")
+    for direction, row in messages:
+        mark = "[cyan]←[/cyan]" if direction == "in" else "[green]→[/green]"
+        text = row.content.get("text") or row.content.get("prompt") or row.kind
+        note = "" if row.status in ("completed", "delivered") else f" [yellow]({row.status})[/yellow]"
+        out.print(f"{mark} [dim]{row.seq}[/dim] {escape(str(text))}{note}", soft_wrap=True)
+    for turn in turns:
+        error = f" [red]{escape(turn.error)}[/red]" if turn.error else ""
+        out.print(f"[dim]turn {turn.number}: {turn.status}, attempt {turn.attempt}, {turn.provider}[/dim]{error}")
+
+
+def _ago(moment: datetime | None) -> str:
+    if moment is None:
+        return "-"
+    seconds = (datetime.now(UTC) - moment).total_seconds()
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{max(seconds, 0):.0f} s"

@@ -1,0 +1,97 @@
+"""Events as lines on a terminal: text as it is written, tools with a mark, ends with a reason."""
+
+from rich.console import Console
+from rich.markup import escape
+from rich.text import Text
+
+from adapters.events import (
+    DeliveryChanged,
+    Envelope,
+    Failed,
+    FilesTouched,
+    Message,
+    Progress,
+    Result,
+    Stderr,
+    TextDelta,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    TurnEnded,
+    TurnStarted,
+)
+from models.lookup import short
+
+
+class EventPrinter:
+    """`prefix` shows which session a line belongs to, for a reader of many."""
+
+    def __init__(self, console: Console, *, prefix: bool = False) -> None:
+        self._console = console
+        self._prefix = prefix
+        self._writing: str | None = None  # the turn whose text stands on the current line
+
+    def show(self, item: Envelope) -> None:
+        if isinstance(item.event, TextDelta):
+            self._delta(item, item.event.text)
+        elif (line := self._line(item)) is not None:
+            self._break()
+            self._console.print(self._head(item) + line, soft_wrap=True)
+
+    def close(self) -> None:
+        self._break()
+
+    def _delta(self, item: Envelope, text: str) -> None:
+        if self._writing != item.turn:
+            self._break()
+            self._console.print(self._head(item) + "[green]│[/green] ", end="")
+            self._writing = item.turn
+        # Control characters could move the cursor or colour what follows: a model's text is not trusted.
+        self._console.print(Text(_visible(text)), end="", soft_wrap=True)
+
+    def _line(self, item: Envelope) -> str | None:
+        match item.event:
+            case TurnStarted(number=number, attempt=attempt, provider=provider):
+                again = f", attempt {attempt}" if attempt > 1 else ""
+                return f"[dim]▶ turn {number} on {escape(provider)}{again}[/dim]"
+            case TurnEnded(status="completed"):
+                return "[dim]■ done[/dim]"
+            case TurnEnded(status="waiting", error=error, retry_in=seconds):
+                return f"[yellow]■ {escape(error or 'failed')}; again in {seconds:g} s[/yellow]"
+            case TurnEnded(status="handed_over"):
+                return "[yellow]■ handed over to another worker[/yellow]"
+            case TurnEnded(status=status, error=error):
+                return f"[red]■ {status}: {escape(_visible(error or ''))}[/red]"
+            case ToolCall(name=name, preview=preview):
+                return f"[cyan]⚙ {escape(name)}[/cyan] [dim]{escape(_visible(preview))}[/dim]"
+            case ToolResult(name=name, ok=ok):
+                return f"[cyan]  {'✓' if ok else '✗'} {escape(name)}[/cyan]"
+            case Thinking(text=text):
+                return f"[dim italic]… {escape(_visible(text))}[/dim italic]"
+            case Message(text=text) | Result(text=text) if self._writing != item.turn:
+                # Nobody saw it being written: show it whole.
+                return f"[green]│[/green] {escape(_visible(text))}"
+            case Progress(text=text) | Stderr(text=text):
+                return f"[dim]· {escape(_visible(text))}[/dim]"
+            case FilesTouched(paths=paths):
+                return f"[dim]✎ {escape(', '.join(paths))}[/dim]"
+            case Failed(message=message):
+                return f"[red]✗ {escape(_visible(message))}[/red]"
+            case DeliveryChanged(status=status, channel=channel, error=error) if status != "delivered":
+                return f"[yellow]✉ {status} ({escape(channel)}): {escape(_visible(error or ''))}[/yellow]"
+            case DeliveryChanged(channel=channel) if self._prefix:
+                return f"[dim]✉ delivered ({escape(channel)})[/dim]"
+            case _:
+                return None
+
+    def _head(self, item: Envelope) -> str:
+        return f"[dim]{short(item.session)}[/dim] " if self._prefix else ""
+
+    def _break(self) -> None:
+        if self._writing is not None:
+            self._console.print()
+            self._writing = None
+
+
+def _visible(text: str) -> str:
+    return "".join(char if char >= " " or char in "\n\t" else "�" for char in text)

@@ -1,0 +1,263 @@
+"""`longshore up`: everything in one terminal. No key, no root, no Docker; Ctrl-C stops all; nothing is forgotten."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from redis.exceptions import RedisError
+
+from adapters.events import TurnEnded
+from gateway.cli.desk import Desk, fail, out
+from gateway.cli.stream import EventPrinter
+from gateway.demo import FIRST_MESSAGE, FOLDER, ensure_demo
+from gateway.embedded import EmbeddedValkey, announce, free_port, withdraw, write_private
+from gateway.supervisor import Supervisor
+from models import schema
+from models.errors import StoreError
+from models.fleet import living_processes
+from models.lookup import counts, list_sessions
+from workers.events import Follower, redis_client
+from workers.ingest import accept, parse_incoming
+from workers.settings import Settings, SettingsError, load_settings
+
+FLOWER_PORT = 5555
+START_SECONDS = 60
+STOP_SECONDS = 30
+
+
+def up(
+    concurrency: Annotated[int, typer.Option("-c", help="sessions at once", min=1, max=5000)] = 100,
+    flower: Annotated[bool, typer.Option("--flower/--no-flower", help="Celery's own view in the browser")] = True,
+) -> None:
+    """Run the whole fleet in this terminal: broker, worker, delivery, beat, Flower, and a demo agent."""
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        fail(str(error))
+    settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _alone(settings.home):
+        try:
+            asyncio.run(_Up(settings, concurrency, flower).run())
+        except StoreError as error:
+            fail(str(error))
+
+
+@contextlib.contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    with (home / "up.lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            fail(f"another `longshore up` runs in this folder ({home.resolve()})")
+        withdraw(home)  # left by one that was killed
+        yield
+
+
+class _Up:
+    def __init__(self, settings: Settings, concurrency: int, flower: bool) -> None:
+        self._given = settings
+        self._home = settings.home
+        self._concurrency = concurrency
+        self._flower = flower
+        self._supervisor = Supervisor(self._home / "logs", self._told_of_death)
+        self._stopping = False
+
+    async def run(self) -> None:
+        stop = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for sig in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(sig, stop.set)
+        out.print("[bold]Longshore[/bold] [dim]- a fleet for agents. Ctrl-C stops everything.[/dim]\n")
+        work = asyncio.create_task(self._work())
+        waiting = asyncio.create_task(stop.wait())
+        try:
+            await asyncio.wait([work, waiting], return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+        finally:
+            for task in (work, waiting):
+                task.cancel()
+            await asyncio.gather(work, waiting, return_exceptions=True)
+            await self._stop()
+
+    async def _work(self) -> None:
+        settings = await self._start_broker()
+        await asyncio.to_thread(schema.migrate, settings.database_url)
+        self._say("database", settings.database_url.split("@")[-1])
+        desk = Desk(settings)
+        try:
+            is_new = await desk.db.transact(ensure_demo)
+            self._start_fleet(settings)
+            await self._wait_for_worker(desk)
+            await self._greet(desk, is_new)
+            await self._watch(desk)
+        finally:
+            await desk.close()
+
+    async def _start_broker(self) -> Settings:
+        """Use what the environment names; bring up what it does not."""
+        changes: dict[str, str] = {}
+        if "DEFAULT_PROVIDER" not in os.environ:
+            changes["default_provider"] = "scripted"
+        if not os.environ.get("REDIS_URL"):
+            valkey = EmbeddedValkey(self._home)
+            changes["redis_url"] = valkey.url
+            self._supervisor.start("valkey", valkey.command(), {"PATH": os.environ.get("PATH", "")})
+            await _until_redis_answers(valkey.url)
+            self._say("broker", f"Valkey on 127.0.0.1:{valkey.port}, append-only file in {self._home}/valkey")
+        settings = self._given.model_copy(update=changes)
+        announce(
+            self._home,
+            database_url=_absolute(settings.database_url),
+            redis_url=settings.redis_url,
+            default_provider=settings.default_provider,
+        )
+        return settings
+
+    def _start_fleet(self, settings: Settings) -> None:
+        env = os.environ | {
+            "DATABASE_URL": settings.database_url,
+            "REDIS_URL": settings.redis_url,
+            "DEFAULT_PROVIDER": settings.default_provider,
+            "LONGSHORE_HOME": str(self._home),
+        }
+        celery = [sys.executable, "-m", "celery", "-A", "workers.app"]
+        from adapters.registry import Registry
+
+        agents = ",".join(f"agent.{name}" for name in Registry().providers.names)
+        worker = [*celery, "worker", "--without-gossip", "--without-mingle"]
+        self._supervisor.start(
+            "worker", [*worker, "-n", "worker@%h", "-c", str(self._concurrency), "-Q", f"messages,upkeep,{agents}"], env
+        )
+        self._supervisor.start("delivery", [*worker, "-n", "delivery@%h", "-c", "20", "-Q", "delivery"], env)
+        self._supervisor.start("beat", [*celery, "beat"], env)
+        if self._flower:
+            port, password = free_port(FLOWER_PORT), self._flower_password()
+            # In the environment, not in the arguments, which everybody on the machine can read.
+            flower_env = env | {"FLOWER_BASIC_AUTH": f"longshore:{password}", "FLOWER_PERSISTENT": "False"}
+            address = ["--address=127.0.0.1", f"--port={port}"]
+            self._supervisor.start("flower", [*celery, "flower", *address], flower_env)
+            self._say("flower", f"http://127.0.0.1:{port} (user longshore, password in {self._home}/flower.password)")
+
+    async def _wait_for_worker(self, desk: Desk) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        wanted = {"worker", "delivery"}
+        with out.status("worker and delivery are starting"):
+            while wanted:
+                for process in await desk.db.read(lambda conn: living_processes(conn, 10)):
+                    wanted.discard(process.name.partition("@")[0])
+                self._supervisor.watch()
+                if time.monotonic() > deadline:
+                    fail(f"{' and '.join(sorted(wanted))} did not start; see {self._home}/logs")
+                await asyncio.sleep(0.1)
+        self._say("worker", f"up to {self._concurrency} sessions at once")
+        self._say("delivery", "sends what agents say")
+        self._say("beat", "rings the sweep, which finds whatever was forgotten")
+
+    async def _greet(self, desk: Desk, is_new: bool) -> None:
+        if is_new:
+            out.print(f'\n[bold]You[/bold] → demo: "{FIRST_MESSAGE}"')
+            await self._first_message(desk)
+        else:
+            known = len(await desk.db.read(lambda conn: list_sessions(conn, 1000)))
+            waiting = (await desk.db.read(counts))["pending"]
+            out.print(
+                f"\ngoing on with {known} session{'s' * (known != 1)}"
+                + (f", {waiting} messages waiting" * bool(waiting))
+            )
+        out.print(
+            "\nIn another terminal, in this folder:\n"
+            '  [bold].venv/bin/longshore send demo "what time is it?"[/bold]\n'
+            '  [bold].venv/bin/longshore send demo "please fail"[/bold]      watch the retries\n'
+            "  [bold].venv/bin/longshore sessions[/bold]                     what goes on\n"
+            "  [bold].venv/bin/longshore doctor[/bold]                       is everything well?\n"
+            "\n[dim]Events of the whole fleet (longshore tail):[/dim]"
+        )
+
+    async def _first_message(self, desk: Desk) -> None:
+        given = {"agent_group": FOLDER, "text": FIRST_MESSAGE, "sender_id": "you", "sender_name": "you"}
+        accepted = await accept(desk.db, desk.registry, desk.settings, parse_incoming(given))
+        if accepted.wake_provider is not None:
+            desk.bells.wake(accepted.session_id, accepted.wake_provider)
+        printer = EventPrinter(out)
+        client = redis_client(desk.settings.redis_url)
+        try:
+            async for item in Follower(desk.db, client, accepted.session_id).events():
+                printer.show(item)
+                if isinstance(item.event, TurnEnded):
+                    return
+        finally:
+            await client.aclose()
+
+    async def _watch(self, desk: Desk) -> None:
+        """Show events, and start again what dies, until somebody stops us."""
+        printer = EventPrinter(out, prefix=True)
+        client = redis_client(desk.settings.redis_url)
+
+        async def show() -> None:
+            async for item in Follower(desk.db, client, None).events():
+                printer.show(item)
+
+        showing = asyncio.create_task(show())
+        try:
+            while True:
+                self._supervisor.watch()
+                if showing.done():
+                    showing.result()
+                await asyncio.sleep(0.5)
+        finally:
+            showing.cancel()
+            await asyncio.gather(showing, return_exceptions=True)
+            printer.close()
+            await client.aclose()
+
+    async def _stop(self) -> None:
+        self._stopping = True
+        out.print("\n[dim]stopping: running turns are finished or handed over ...[/dim]")
+        killed = await asyncio.to_thread(self._supervisor.stop, STOP_SECONDS)
+        withdraw(self._home)
+        for name in killed:
+            out.print(f"[yellow]{name} did not stop in time and was killed; nothing is lost[/yellow]")
+        out.print("stopped. Everything is kept; [bold]make up[/bold] goes on from here.")
+
+    def _told_of_death(self, name: str, how: str) -> None:
+        out.print(f"[yellow]{name} {how}; starting it again[/yellow] [dim]({self._home}/logs/{name}.log)[/dim]")
+
+    def _flower_password(self) -> str:
+        file = self._home / "flower.password"
+        if not file.exists():
+            write_private(file, secrets.token_urlsafe(12))
+        return file.read_text().strip()
+
+    def _say(self, what: str, detail: str) -> None:
+        out.print(f"[green]✓[/green] {what:<9} [dim]{detail}[/dim]", soft_wrap=True)
+
+
+async def _until_redis_answers(url: str) -> None:
+    client = redis_client(url)
+    try:
+        async with asyncio.timeout(20):
+            while True:
+                with contextlib.suppress(RedisError, OSError):
+                    await client.ping()
+                    return
+                await asyncio.sleep(0.05)
+    finally:
+        await client.aclose()
+
+
+def _absolute(database_url: str) -> str:
+    """A relative SQLite path means this folder, also for commands that are run elsewhere with LONGSHORE_HOME."""
+    prefix = "sqlite:///"
+    if database_url.startswith(prefix) and not database_url.startswith(prefix + "/"):
+        return prefix + str(Path(database_url.removeprefix(prefix)).resolve())
+    return database_url

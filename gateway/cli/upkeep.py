@@ -1,0 +1,70 @@
+"""`longshore doctor`, `migrate` and `health`."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from adapters.registry import Registry
+from gateway.cli.desk import EX_UNAVAILABLE, Desk, fail, out, print_json, run
+from gateway.doctor import Check, examine
+from models import schema
+from models.errors import DatabaseDownError, StoreError
+from models.fleet import living_processes
+from workers.settings import SettingsError, load_settings
+
+_MARKS = {"ok": "[green]✓[/green]", "warning": "[yellow]![/yellow]", "problem": "[red]✗[/red]"}
+
+
+def doctor(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """Look at everything that can be wrong, and say what to do. Exits 1 if something is."""
+    try:
+        settings = load_settings()
+    except SettingsError as error:
+        fail(str(error))
+
+    async def command() -> list[Check]:
+        checks = []
+        async for check in examine(settings, Registry()):
+            checks.append(check)
+            if not as_json:
+                remedy = f"  [dim]→ {escape(check.remedy)}[/dim]" if check.remedy else ""
+                out.print(f"{_MARKS[check.state]} {check.name:<22} {escape(check.detail)}{remedy}", soft_wrap=True)
+        return checks
+
+    checks = asyncio.run(command())
+    if as_json:
+        print_json([vars(check) for check in checks])
+    if any(check.state == "problem" for check in checks):
+        raise typer.Exit(1)
+
+
+def migrate(
+    to: Annotated[str, typer.Option(help="a revision; older ones go down, `base` removes all")] = "head",
+) -> None:
+    """Bring the database's tables to this release."""
+    try:
+        settings = load_settings()
+        schema.migrate(settings.database_url, to)
+    except DatabaseDownError as error:
+        fail(str(error), EX_UNAVAILABLE)
+    except (SettingsError, StoreError) as error:
+        fail(str(error))
+    out.print(f"the database is at {schema.head() if to == 'head' else to}")
+
+
+def health(
+    node: Annotated[str | None, typer.Argument(help="a process, e.g. worker@host; else any worker")] = None,
+    within: Annotated[float, typer.Option(help="seconds since it last said that it lives")] = 30.0,
+) -> None:
+    """For probes: exits 0 if the process lives, works with the database, and has said so lately."""
+
+    async def command(desk: Desk) -> list[str]:
+        alive = await desk.db.read(lambda conn: living_processes(conn, within))
+        return [process.name for process in alive if node is None or process.name.startswith(node)]
+
+    names = run(command)
+    if not names:
+        fail(f"{node or 'no process'} has not been seen for {within:g} s", EX_UNAVAILABLE)
+    out.print(f"alive: {', '.join(names)}")

@@ -1,0 +1,153 @@
+"""Is this fleet well? One check per thing that goes wrong in practice, each with what to do about it."""
+
+import os
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal
+
+from redis.exceptions import AuthenticationError, RedisError
+from sqlalchemy import select
+
+from adapters.errors import AdapterError
+from adapters.registry import Registry
+from models import schema
+from models.database import Database, database_clock
+from models.errors import StoreError
+from models.fleet import living_processes
+from models.groups import AgentGroup
+from models.lookup import counts
+from workers.bells import agent_queue
+from workers.events import redis_client
+from workers.settings import Settings
+
+State = Literal["ok", "warning", "problem"]
+
+MAX_SKEW_SECONDS = 2.0
+_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
+
+
+@dataclass(frozen=True)
+class Check:
+    name: str
+    state: State
+    detail: str
+    remedy: str = ""
+
+
+async def examine(settings: Settings, registry: Registry) -> AsyncIterator[Check]:
+    """All checks, in an order in which the first problem explains the later ones."""
+    database = await _database(settings)
+    yield database
+    if database.state != "problem":
+        db = Database(settings.database_url, pool_size=2)
+        try:
+            yield await _clock(db)
+            async for check in _providers(db, settings, registry):
+                yield check
+            async for check in _fleet(db, settings, registry):
+                yield check
+            async for check in _rows(db):
+                yield check
+        finally:
+            await db.close()
+    async for check in _broker(settings):
+        yield check
+
+
+async def _database(settings: Settings) -> Check:
+    shown = settings.database_url.split("@")[-1]
+    try:
+        schema.check(settings.database_url)
+    except StoreError as error:
+        return Check("database", "problem", str(error), "is DATABASE_URL right, and the server up?")
+    return Check("database", "ok", f"{shown} (schema {schema.head()})")
+
+
+async def _clock(db: Database) -> Check:
+    skew = time.time() - await db.read(database_clock)
+    if abs(skew) > MAX_SKEW_SECONDS:
+        return Check(
+            "clock", "warning", f"this machine is {skew:+.1f} s off the database", "harmless to the fleet; run NTP"
+        )
+    return Check("clock", "ok", f"{skew:+.2f} s from the database's")
+
+
+async def _providers(db: Database, settings: Settings, registry: Registry) -> AsyncIterator[Check]:
+    async def used(conn: object) -> set[str]:
+        rows = await conn.execute(select(AgentGroup.provider).distinct())  # type: ignore[attr-defined]
+        return {provider or settings.default_provider for provider in rows.scalars()}
+
+    wanted = await db.read(used)
+    for name in sorted({*registry.providers.names, *wanted}):
+        try:
+            detection = await registry.providers.get(name).detect()
+        except AdapterError as error:
+            yield Check(f"provider {name}", "problem", str(error), "groups use it: install it, or set another provider")
+            continue
+        missing = name in _KEYS and _KEYS[name] not in os.environ
+        if missing:
+            yield Check(f"provider {name}", "warning", f"{_KEYS[name]} is not set", "set it where the workers run")
+        elif not detection.installed:
+            yield Check(f"provider {name}", "warning", detection.details, "install it where the workers run")
+        else:
+            yield Check(f"provider {name}", "ok", f"version {detection.version}, {detection.details}")
+
+
+async def _fleet(db: Database, settings: Settings, registry: Registry) -> AsyncIterator[Check]:
+    alive = await db.read(lambda conn: living_processes(conn, max(30.0, settings.lease_seconds)))
+    workers = [process for process in alive if process.kind == "worker"]
+    served = {queue for process in workers for queue in process.queues}
+    needed = ["messages", "delivery", "upkeep", agent_queue(settings.default_provider)]
+    for queue in dict.fromkeys([*needed, *(agent_queue(name) for name in registry.providers.names)]):
+        if queue in served:
+            names = ", ".join(process.name for process in workers if queue in process.queues)
+            yield Check(f"queue {queue}", "ok", names)
+        else:
+            yield Check(f"queue {queue}", "problem", "no worker listens", "start one: see the Procfile, or `make up`")
+    beats = [process.name for process in alive if process.kind == "beat"]
+    if beats:
+        yield Check("beat", "ok", ", ".join(beats))
+    else:
+        yield Check(
+            "beat", "warning", "no sweep was rung lately", "retries and schedules wait: celery -A workers.app beat"
+        )
+
+
+async def _rows(db: Database) -> AsyncIterator[Check]:
+    found = await db.read(counts)
+    yield Check("waiting", "ok", f"{found['pending']} messages, {found['unsent']} replies")
+    for name, command in (
+        ("dead", "longshore dead"),
+        ("undelivered", "longshore dead --undelivered"),
+        ("rejected", "longshore dead --rejected"),
+    ):
+        if found[name]:
+            yield Check(name, "warning", f"{found[name]} rows", f"see: {command}")
+
+
+async def _broker(settings: Settings) -> AsyncIterator[Check]:
+    if not settings.redis_url:
+        yield Check("broker", "problem", "REDIS_URL is not set", "set it, or run `make up` in this folder")
+        return
+    client = redis_client(settings.redis_url)
+    try:
+        info = await client.info()
+    except AuthenticationError:
+        yield Check("broker", "problem", "the password in REDIS_URL is refused", "correct it")
+        return
+    except (RedisError, OSError, ValueError) as error:
+        yield Check(
+            "broker", "problem", f"no answer ({type(error).__name__})", "is REDIS_URL right, and the server up?"
+        )
+        return
+    finally:
+        await client.aclose()
+    yield Check(
+        "broker", "ok", f"{info.get('server_name', 'redis')} {info.get('valkey_version') or info.get('redis_version')}"
+    )
+    if info.get("maxmemory_policy") not in (None, "noeviction"):
+        yield Check("eviction", "problem", f"maxmemory-policy is {info['maxmemory_policy']}", "set it to noeviction")
+    if not info.get("aof_enabled"):
+        detail = "no append-only file: a restart forgets queued producers' messages"
+        yield Check("broker durability", "warning", detail, "set appendonly yes")

@@ -1,0 +1,151 @@
+"""What people look at: sessions, dead letters and refused input, by the short ids a terminal shows."""
+
+from typing import Any
+
+from sqlalchemy import Row, Select, func, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from models.base import now
+from models.fleet import Rejected
+from models.groups import AgentGroup, MessagingGroup
+from models.inbox import MessageIn
+from models.outbox import MessageOut
+from models.sessions import Session
+from models.turns import Turn
+
+SHORT = 8
+
+
+def short(row_id: str) -> str:
+    """The end of an id: a UUIDv7 begins with the time, so its end tells rows apart."""
+    return row_id[-SHORT:]
+
+
+async def list_sessions(conn: AsyncConnection, limit: int = 50) -> list[Row[Any]]:
+    pending = (
+        select(func.count())
+        .where(MessageIn.session_id == Session.id, MessageIn.status.in_(["pending", "processing"]))
+        .scalar_subquery()
+    )
+    dead = (
+        select(func.count()).where(MessageIn.session_id == Session.id, MessageIn.status == "failed").scalar_subquery()
+    )
+    query: Select[*tuple[Any, ...]] = (
+        select(
+            Session.id,
+            AgentGroup.folder,
+            func.coalesce(Session.provider, AgentGroup.provider).label("provider"),
+            MessagingGroup.channel_type,
+            MessagingGroup.platform_id,
+            Session.thread_id,
+            Session.status,
+            Session.activity,
+            Session.activity_since,
+            Session.lease_owner,
+            Session.resume_after,
+            Session.message_seq,
+            Session.turn_seq,
+            Session.last_active,
+            pending.label("pending"),
+            dead.label("dead"),
+        )
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+        .outerjoin(MessagingGroup, MessagingGroup.id == Session.messaging_group_id)
+        .order_by(Session.last_active.desc())
+        .limit(limit)
+    )
+    return list((await conn.execute(query)).all())
+
+
+def _dead() -> Select[Any]:
+    return (
+        select(MessageIn.__table__, AgentGroup.folder)
+        .join(Session, Session.id == MessageIn.session_id)
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+        .where(MessageIn.status == "failed")
+    )
+
+
+async def list_dead(conn: AsyncConnection, limit: int = 50) -> list[Row[Any]]:
+    query = _dead().order_by(MessageIn.status_changed_at.desc()).limit(limit)
+    return list((await conn.execute(query)).all())
+
+
+async def find_dead(conn: AsyncConnection, fragment: str) -> list[Row[Any]]:
+    return list((await conn.execute(_dead().where(MessageIn.id.endswith(fragment, autoescape=True)).limit(5))).all())
+
+
+async def list_rejected(conn: AsyncConnection, limit: int = 50) -> list[Row[Any]]:
+    query = select(Rejected.__table__).order_by(Rejected.created_at.desc()).limit(limit)
+    return list((await conn.execute(query)).all())
+
+
+async def undelivered(conn: AsyncConnection, limit: int = 50) -> list[Row[Any]]:
+    """Replies nobody will send again by itself."""
+    query = (
+        select(MessageOut.__table__)
+        .where(MessageOut.status.in_(["failed", "unknown"]))
+        .order_by(MessageOut.created_at.desc())
+        .limit(limit)
+    )
+    return list((await conn.execute(query)).all())
+
+
+async def turns_of_session(conn: AsyncConnection, session_id: str) -> list[Row[Any]]:
+    query = select(Turn.__table__).where(Turn.session_id == session_id).order_by(Turn.number)
+    return list((await conn.execute(query)).all())
+
+
+async def messages_of_session(conn: AsyncConnection, session_id: str) -> list[tuple[str, Row[Any]]]:
+    """Both directions in their order, each with 'in' or 'out'."""
+    found: list[tuple[str, Row[Any]]] = []
+    for direction, table in (("in", MessageIn), ("out", MessageOut)):
+        query = select(table.__table__).where(table.session_id == session_id)
+        found += [(direction, row) for row in (await conn.execute(query)).all()]
+    return sorted(found, key=lambda item: item[1].seq)
+
+
+async def find_sessions(conn: AsyncConnection, fragment: str) -> list[str]:
+    query = select(Session.id).where(Session.id.endswith(fragment, autoescape=True)).limit(5)
+    return list((await conn.execute(query)).scalars())
+
+
+async def revive(conn: AsyncConnection, message_id: str) -> bool:
+    """Make a dead message pending again, with all its tries; its failed turn stays as it was."""
+    statement = (
+        update(MessageIn)
+        .where(MessageIn.id == message_id, MessageIn.status == "failed")
+        .values(
+            status="pending",
+            status_changed_at=now(),
+            tries=0,
+            turn_id=None,
+            process_after=now(),
+            error=None,
+            error_class=None,
+        )
+        .returning(MessageIn.id)
+    )
+    return (await conn.execute(statement)).one_or_none() is not None
+
+
+async def discard(conn: AsyncConnection, message_id: str) -> bool:
+    statement = (
+        update(MessageIn)
+        .where(MessageIn.id == message_id, MessageIn.status == "failed")
+        .values(status="discarded", status_changed_at=now())
+        .returning(MessageIn.id)
+    )
+    return (await conn.execute(statement)).one_or_none() is not None
+
+
+async def counts(conn: AsyncConnection) -> dict[str, int]:
+    """Rows that need attention, for a look at the whole."""
+    queries = {
+        "pending": select(func.count()).where(MessageIn.status == "pending", MessageIn.process_after <= now()),
+        "dead": select(func.count()).where(MessageIn.status == "failed"),
+        "unsent": select(func.count()).where(MessageOut.status == "pending", MessageOut.deliver_after <= now()),
+        "undelivered": select(func.count()).where(MessageOut.status.in_(["failed", "unknown"])),
+        "rejected": select(func.count()).select_from(Rejected),
+    }
+    return {name: int((await conn.execute(query)).scalar_one()) for name, query in queries.items()}
