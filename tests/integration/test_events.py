@@ -1,0 +1,149 @@
+"""Reading events: the table first, then the live channel; no gap, no double, whatever Redis does."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import redis.asyncio
+
+from adapters.events import Envelope, TextDelta
+from tests.support.fleet import Fleet
+from workers.events import Follower, Publisher, channel_of, redis_client
+
+SCRIPT = """
+- play:
+    - think: hm
+    - tool: clock
+    - say: on the way
+    - tool: clock
+    - answer: done
+"""
+
+
+@pytest.fixture
+async def client(redis_url: str) -> AsyncIterator[redis.asyncio.Redis]:
+    client = redis_client(redis_url)
+    yield client
+    await client.aclose()
+
+
+async def _read(follower: Follower, until: Callable[[list[Envelope]], bool]) -> list[Envelope]:
+    seen: list[Envelope] = []
+    async with asyncio.timeout(20):
+        async for item in follower.events():
+            seen.append(item)
+            if until(seen):
+                break
+    return seen
+
+
+def _ends(count: int) -> Callable[[list[Envelope]], bool]:
+    return lambda seen: sum(item.event.type == "turn_ended" for item in seen) == count
+
+
+def _numbers(items: list[Envelope]) -> list[int]:
+    return [item.seq for item in items if item.seq is not None]
+
+
+@pytest.mark.spec("P2", "G2")
+async def test_a_late_reader_gets_everything_from_the_table(fleet: Fleet, client: redis.asyncio.Redis) -> None:
+    await fleet.add_group(script=SCRIPT)
+    accepted = await fleet.send()
+    await fleet.settle_down()
+    seen = await _read(Follower(fleet.db, client, accepted.session_id), _ends(1))
+    assert [item.event.type for item in seen] == [
+        "turn_started", "thinking", "tool_call", "tool_result", "message", "tool_call", "tool_result", "usage",
+        "result", "turn_ended",
+    ]  # fmt: skip
+    assert _numbers(seen) == list(range(1, len(seen) + 1))
+
+
+@pytest.mark.spec("P2", "G2")
+async def test_a_live_reader_also_gets_the_deltas_in_their_place(fleet: Fleet, client: redis.asyncio.Redis) -> None:
+    await fleet.add_group(script=SCRIPT)
+    accepted = await fleet.send()
+    reading = asyncio.create_task(_read(Follower(fleet.db, client, accepted.session_id), _ends(1)))
+    await _until_subscribed(client, accepted.session_id)
+    await fleet.settle_down()
+    seen = await reading
+    lasting = [item for item in seen if item.seq is not None]
+    assert _numbers(seen) == list(range(1, len(lasting) + 1))
+    types = [item.event.type for item in seen]
+    assert types.index("text_delta") > types.index("tool_result"), "a delta does not overtake what came before it"
+    assert types.index("text_delta") < types.index("message")
+
+
+@pytest.mark.spec("G2")
+async def test_a_reader_that_resumes_gets_only_what_it_missed(fleet: Fleet, client: redis.asyncio.Redis) -> None:
+    await fleet.add_group(script=SCRIPT)
+    accepted = await fleet.send()
+    await fleet.settle_down()
+    seen = await _read(Follower(fleet.db, client, accepted.session_id, after=7), _ends(1))
+    assert _numbers(seen) == [8, 9, 10]
+
+
+@pytest.mark.spec("G2")
+async def test_what_the_live_channel_loses_is_filled_in_and_what_it_repeats_is_dropped(
+    fleet: Fleet, client: redis.asyncio.Redis
+) -> None:
+    await fleet.add_group(script=SCRIPT)
+    accepted = await fleet.send()
+    lossy = LossyPublisher(client)
+    fleet.runtime.publisher = lossy  # type: ignore[misc]
+    reading = asyncio.create_task(_read(Follower(fleet.db, client, accepted.session_id), _ends(2)))
+    await _until_subscribed(client, accepted.session_id)
+    await fleet.settle_down()
+    await fleet.send()
+    await fleet.settle_down()
+    seen = await reading
+    await lossy.close()
+    assert _numbers(seen) == list(range(1, 21))
+
+
+@pytest.mark.spec("M1")
+async def test_without_redis_turns_run_and_readers_find_them_later(fleet: Fleet, client: redis.asyncio.Redis) -> None:
+    away = redis_client("redis://127.0.0.1:1/0")
+    publisher = Publisher(away)
+    fleet.runtime.publisher = publisher  # type: ignore[misc]
+    await fleet.add_group(script=SCRIPT)
+    accepted = await fleet.send()
+    await fleet.settle_down()
+    assert [row.status for row in await fleet.inbox()] == ["completed"]
+    seen = await _read(Follower(fleet.db, client, accepted.session_id), _ends(1))
+    assert _numbers(seen) == list(range(1, 11))
+    await publisher.close()
+    await away.aclose()
+
+
+@pytest.mark.spec("G4")
+async def test_a_reader_of_all_sees_every_session_from_now_on(fleet: Fleet, client: redis.asyncio.Redis) -> None:
+    await fleet.add_group(script="hello")
+    await fleet.send(platform_id="before")
+    await fleet.settle_down()
+    ends = asyncio.create_task(_read(Follower(fleet.db, client, None), _ends(3)))
+    await _until_subscribed(client, None)
+    accepted = [await fleet.send(platform_id=f"chat{number}") for number in range(3)]
+    await fleet.settle_down()
+    seen = await ends
+    assert {item.session for item in seen} == {item.session_id for item in accepted}
+
+
+class LossyPublisher(Publisher):
+    """Loses every third event and sends every second one twice."""
+
+    _count = 0
+
+    def publish(self, *envelopes: Envelope) -> None:
+        for item in envelopes:
+            if isinstance(item.event, TextDelta):
+                continue
+            self._count += 1
+            if self._count % 3:
+                super().publish(*([item] * (1 + self._count % 2)))
+
+
+async def _until_subscribed(client: redis.asyncio.Redis, session_id: str | None) -> None:
+    channel = channel_of(session_id) if session_id else "events:all"
+    async with asyncio.timeout(10):
+        while dict(await client.pubsub_numsub(channel)).get(channel.encode()) == 0:
+            await asyncio.sleep(0.01)
