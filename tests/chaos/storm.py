@@ -1,0 +1,150 @@
+"""What goes wrong, and when: a fixed plan of deaths over the length of the storm, carried out one by one.
+
+Victims are picked while they do what they are picked for (an agent that runs turns, a deliverer while something is
+being sent), and only when they are up: killing what has just been started proves little."""
+
+import asyncio
+import random
+import signal
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from models import MessageOut
+from models.errors import DatabaseDownError
+from tests.chaos.harbour import DELIVERY_SECONDS, LEASE_SECONDS, Harbour, until
+from tests.chaos.scale import Scale
+
+Death = Callable[[], Awaitable[None]]
+
+
+class Storm:
+    def __init__(self, harbour: Harbour, scale: Scale) -> None:
+        self._harbour = harbour
+        self._scale = scale
+        self._rng = random.Random(scale.seed)
+        self._hands = asyncio.Lock()
+        self._thawing: list[asyncio.Task[None]] = []
+        self.done: Counter[str] = Counter()
+        self.log: list[str] = []
+        self.fallen: list[str] = []
+
+    def plan(self) -> list[tuple[float, str, Death]]:
+        """(when, what, how): the big events at fixed parts of the storm, the kills evenly between."""
+        scale = self._scale
+        kinds = ["agent"] * 6 + ["delivery"] * 2 + ["messages"] + ["beat"]
+        victims = [kinds[(number * 7) % len(kinds)] for number in range(scale.kills)]
+        events: list[tuple[float, str, Death]] = [
+            (0.20, "flush", self._flush),
+            (0.45, "valkey restart", self._restart_valkey),
+            (0.60, "postgres restart", self._restart_postgres),
+            (0.80, "flush", self._flush),
+        ]
+        events += [
+            (0.02 + 0.95 * n / scale.kills, f"kill {kind}", self._killing(kind)) for n, kind in enumerate(victims)
+        ]
+        events += [(0.33 + 0.5 * n / scale.deploys, "deploy agent", self._deploy) for n in range(scale.deploys)]
+        for number in range(scale.freezes):
+            kind = ("agent", "delivery")[number % 2]
+            events.append((0.10 + 0.75 * number / scale.freezes, f"freeze {kind}", self._freezing(kind)))
+        return sorted(((part * scale.storm_seconds, what, how) for part, what, how in events), key=lambda e: e[:2])
+
+    async def supervise(self) -> None:
+        """Until it is cancelled. Not while a process is being ended on purpose: that is awaited where it happens."""
+        while True:
+            async with self._hands:
+                self.fallen += self._harbour.crew.watch()
+            await asyncio.sleep(0.5)
+
+    async def rage(self) -> None:
+        started = time.monotonic()
+        for at, what, how in self.plan():
+            await asyncio.sleep(max(0.0, started + at - time.monotonic()))
+            await how()
+            self.done[what] += 1
+        await asyncio.gather(*self._thawing)
+
+    @property
+    def kills(self) -> int:
+        return sum(count for what, count in self.done.items() if what.startswith("kill "))
+
+    def _killing(self, kind: str) -> Death:
+        async def kill() -> None:
+            name = await self._victim(kind)
+            self._note(f"kill -9 {name} (pid {self._harbour.crew.hands[name].pid})")
+            async with self._hands:
+                self._harbour.crew.kill(name)
+
+        return kill
+
+    def _freezing(self, kind: str) -> Death:
+        """Frozen past everything it holds, then let go on as if nothing had happened."""
+        seconds = (LEASE_SECONDS if kind == "agent" else DELIVERY_SECONDS) + 2
+
+        async def freeze() -> None:
+            name = await self._victim(kind)
+            self._note(f"freeze {name} for {seconds:g} s")
+            self._harbour.crew.freeze(name)
+            self._thawing.append(asyncio.create_task(self._thaw(name, seconds)))
+
+        return freeze
+
+    async def _thaw(self, name: str, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._harbour.crew.thaw(name)
+        self._note(f"thaw {name}")
+
+    async def _deploy(self) -> None:
+        name = await self._victim("agent")
+        self._note(f"SIGTERM {name}")
+        async with self._hands:
+            await asyncio.to_thread(self._terminate, name)
+            self._harbour.crew.start(name, "agent")
+
+    def _terminate(self, name: str) -> None:
+        process = self._harbour.crew.hands[name].process
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+    async def _flush(self) -> None:
+        self._note("FLUSHALL")
+        await asyncio.to_thread(self._harbour.valkey.flush)
+
+    async def _restart_valkey(self) -> None:
+        self._note("kill -9 valkey")
+        await asyncio.to_thread(self._harbour.valkey.stop, signal.SIGKILL)
+        await asyncio.to_thread(self._harbour.valkey.start)
+
+    async def _restart_postgres(self) -> None:
+        self._note("SIGQUIT postgres")
+        await asyncio.to_thread(self._harbour.postgres.stop, signal.SIGQUIT)
+        await asyncio.to_thread(self._harbour.postgres.start)
+
+    async def _victim(self, kind: str) -> str:
+        """One that is up and, if it can be had within moments, in the middle of its work."""
+        chosen: list[str] = []
+
+        async def up() -> bool:
+            ready = await self._harbour.ready()
+            chosen[:] = sorted(name for name in ready if self._harbour.crew.hands[name].kind == kind)
+            return bool(chosen)
+
+        async def busy() -> bool:
+            if kind == "agent":
+                running = await self._harbour.running_agents()
+                working = [name for name in running if name in chosen]
+                chosen[:] = working[:1] or chosen
+                return bool(working)
+            if kind == "delivery":
+                try:
+                    return bool(await self._harbour.rows(MessageOut, MessageOut.status == "sending"))
+                except DatabaseDownError:
+                    return False
+            return True
+
+        await until(up, 60, f"a {kind} process that is up")
+        await until(busy, 1.5, f"a busy {kind} process", every=0.02, soft=True)
+        return self._rng.choice(chosen)
+
+    def _note(self, what: str) -> None:
+        self.log.append(f"{time.strftime('%H:%M:%S')} {what}")

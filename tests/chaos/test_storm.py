@@ -1,0 +1,113 @@
+"""Messages while everything dies: every one is answered, once, in order. `LONGSHORE_CHAOS=full` is the long version.
+
+A message that lost its worker five times is declared dead, as it should be (`worker_lost`). The storm kills at a pace
+that makes this rare; where it happens the test does what an operator would (`longshore dead retry`), counts it, and
+allows it for one message in a hundred."""
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from models import MessageIn, MessageOut
+from models.lookup import revive
+from tests.chaos.doors import Doors
+from tests.chaos.harbour import MAX_TRIES, Harbour, open_harbour, until
+from tests.chaos.report import Outcome
+from tests.chaos.scale import FULL, SHORT, plan_messages
+from tests.chaos.storm import Storm
+from tests.support.chaos_ledger import Complaint, Ledger, Planned
+
+SCALE = FULL if os.environ.get("LONGSHORE_CHAOS") == "full" else SHORT
+
+
+@pytest.mark.spec("M1", "M4", "M7", "M8", "M9", "M10", "M12", "S5", "S6")
+@pytest.mark.timeout(SCALE.timeout)
+async def test_nothing_is_lost_and_nothing_is_answered_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    started = time.monotonic()
+    planned = plan_messages(SCALE)
+    async with open_harbour() as harbour:
+        harbour.man(SCALE)
+        crew = set(harbour.crew.hands)
+
+        async def manned() -> bool:
+            return await harbour.ready() == crew
+
+        await until(manned, 90, "the fleet's start")
+        up_after = time.monotonic() - started
+        doors, storm = Doors(harbour), Storm(harbour, SCALE)
+        supervisor = asyncio.create_task(storm.supervise())
+        raging = asyncio.create_task(storm.rage())
+        await _feed(doors, planned)
+        await raging
+        calm = time.monotonic()
+        revived, late = await _drain(harbour, doors, planned)
+        drained_after = time.monotonic() - calm
+        supervisor.cancel()
+        await doors.close()
+        ledger = Ledger(
+            planned,
+            list(harbour.receiver.arrivals),
+            MAX_TRIES,
+            revived=frozenset(revived),
+            **await harbour.evidence(),
+        )
+        complaints = [*_of_the_fleet(harbour, storm.fallen, late, revived), *ledger.complaints()]
+        outcome = Outcome(
+            SCALE, ledger, storm, doors, harbour, revived, up_after, drained_after, time.monotonic() - started
+        )
+        with capsys.disabled():
+            print(outcome.summary())
+        if complaints:
+            pytest.fail(outcome.report(complaints), pytrace=False)
+    assert storm.kills == SCALE.kills
+
+
+async def _feed(doors: Doors, planned: list[Planned]) -> None:
+    """At an even pace over the length of the storm; a door that is shut holds nobody else up."""
+    pace = SCALE.storm_seconds / len(planned)
+    started = time.monotonic()
+    sending: list[asyncio.Task[None]] = []
+    repeated = started
+    for number, message in enumerate(planned):
+        await asyncio.sleep(max(0.0, started + number * pace - time.monotonic()))
+        sending.append(asyncio.create_task(doors.send(message)))
+        if time.monotonic() - repeated > 1:
+            repeated = time.monotonic()
+            sending.append(asyncio.create_task(_repeat(doors)))
+    await asyncio.gather(*sending)
+
+
+async def _repeat(doors: Doors) -> None:
+    await doors.repeat_missed()
+
+
+async def _drain(harbour: Harbour, doors: Doors, planned: list[Planned]) -> tuple[set[str], bool]:
+    """Until nothing is left to do. Returns what an operator had to bring back, and whether time ran out."""
+    poison = {message.word for message in planned if message.poison}
+    revived: set[str] = set()
+
+    async def empty() -> bool:
+        complete = await doors.repeat_missed()
+        for row in await harbour.rows(MessageIn, MessageIn.status == "failed", MessageIn.error_class == "worker_lost"):
+            if row.platform_message_id not in poison | revived:
+                revived.add(row.platform_message_id)
+                await harbour.db.transact(lambda conn, row=row: revive(conn, row.id))  # type: ignore[misc]
+                await doors.wake(row.session_id)
+        waiting = await harbour.rows(MessageIn, MessageIn.status.in_(["pending", "processing"]))
+        unsent = await harbour.rows(MessageOut, MessageOut.status.in_(["pending", "sending"]))
+        return complete and not waiting and not unsent
+
+    done = await until(empty, SCALE.drain_seconds, "the end of all work", every=0.5, soft=True)
+    return revived, not done
+
+
+def _of_the_fleet(harbour: Harbour, fallen: list[str], late: bool, revived: set[str]) -> list[Complaint]:
+    found = [Complaint(f"a process died by itself: {how}") for how in fallen]
+    if late:
+        found.append(Complaint(f"work was left {SCALE.drain_seconds:g} s after the storm"))
+    if len(revived) > SCALE.messages // 100:
+        found.append(Complaint(f"{len(revived)} messages lost their worker {MAX_TRIES} times", tuple(sorted(revived))))
+    found += [Complaint(f"a request that is not ours: {what}") for what in harbour.receiver.forged]
+    return found
