@@ -70,7 +70,10 @@ def make_app(settings: Settings, registry: Registry) -> Celery:
 
 _TASK_MODULES = ["tasks.messages", "tasks.agent", "tasks.delivery", "tasks.upkeep"]
 
-settings = load_settings()
+try:
+    settings = load_settings()
+except SettingsError as error:
+    raise SystemExit(f"longshore: {error}") from None
 registry = Registry()
 app = make_app(settings, registry)
 

@@ -104,6 +104,7 @@ class Follower:
     async def events(self) -> AsyncIterator[Envelope]:
         """For ever: the stored events after the starting point, then live ones. Survives Redis going away."""
         while True:
+            _obey_cancellation()
             with suppress(RedisError, OSError, TimeoutError):
                 async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
                     # Subscribed before the table is read: what happens in between is on both sides, and joined.
@@ -120,6 +121,7 @@ class Follower:
         async for item in self._stored():
             yield item
         while True:
+            _obey_cancellation()
             raw = await pubsub.get_message(timeout=LOOK_AGAIN_SECONDS)
             if raw is None:
                 async for item in self._stored():
@@ -149,6 +151,13 @@ class Follower:
                 for row in rows:
                     self.last[session] = row.seq
                     yield stored_envelope(row)
+
+
+def _obey_cancellation() -> None:
+    """The Redis client may turn a cancellation that comes while it connects into one of its own errors."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 async def _latest_numbers(conn: Any) -> dict[str, int]:

@@ -58,7 +58,9 @@ def load_settings(**overrides: Any) -> Settings:
         settings = Settings(**overrides)
     except ValidationError as error:
         first = error.errors()[0]
-        raise SettingsError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        name = str(first["loc"][0])
+        variable = name if name.isupper() else f"LONGSHORE_{name.upper()}"
+        raise SettingsError(f"{variable}: {first['msg']}") from None
     running = _embedded(settings.home)
     defaults = {
         "database_url": settings.database_url

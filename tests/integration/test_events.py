@@ -147,3 +147,16 @@ async def _until_subscribed(client: redis.asyncio.Redis, session_id: str | None)
     async with asyncio.timeout(10):
         while dict(await client.pubsub_numsub(channel)).get(channel.encode()) == 0:
             await asyncio.sleep(0.01)
+
+
+async def test_a_reader_stops_whenever_it_is_told_to(fleet: Fleet, redis_url: str) -> None:
+    for pause in range(0, 60, 4):  # also while it connects, where the client swallows cancellations
+        client = redis_client(redis_url)
+        reading = asyncio.create_task(_read(Follower(fleet.db, client, None), _ends(1)))
+        for _ in range(pause):
+            await asyncio.sleep(0)
+        reading.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.gather(reading, return_exceptions=True)
+        assert reading.cancelled()
+        await client.aclose()

@@ -1,0 +1,199 @@
+"""The Procfile's commands as processes, as an operator starts them."""
+
+import os
+import signal
+from typing import Any
+
+import celery
+import pytest
+
+from tests.support.processes import Operator, procfile
+
+EVERYTHING = "messages,upkeep,delivery,agent.scripted"
+
+
+def producer(operator: Operator) -> celery.Celery:
+    """Another team's service: it has Celery and the broker's address, and nothing of ours."""
+    return celery.Celery(broker=operator.broker.url)
+
+
+def ingest(operator: Operator, app: celery.Celery | None = None, **kwargs: Any) -> str:
+    given = {"agent_group": "demo", "text": "hello"} | kwargs
+    return str((app or producer(operator)).send_task("messages.ingest", kwargs=given, queue="messages").id)
+
+
+def status(operator: Operator, message_id: str) -> str | None:
+    value: str | None = operator.value("SELECT status FROM messages_in WHERE id = %s", message_id)
+    return value
+
+
+@pytest.mark.spec("G1", "F1", "M1", "S5")
+def test_the_procfile_answers_a_plain_celery_producer(operator: Operator) -> None:
+    operator.add_group(script="- play:\n  - tool: clock\n  - answer: 'You said: {texts}'")
+    commands = procfile()
+    assert set(commands) == {"messages", "agent", "delivery", "beat", "flower"}
+    for name in ("messages", "agent", "delivery"):
+        operator.start(commands[name], name)
+    for name in ("beat", "second-beat"):  # two do no harm
+        operator.start(commands["beat"], name, ready=False)
+    task_id = ingest(operator)
+    operator.wait_for(lambda: status(operator, task_id) == "completed", "the message to be answered")
+    reply = "SELECT content->>'text', status FROM messages_out WHERE in_reply_to = %s"
+    operator.wait_for(lambda: operator.rows(reply, task_id) == [("You said: hello", "delivered")], "the delivery")
+    operator.wait_for(lambda: operator.value("SELECT count(*) FROM processes WHERE kind = 'beat'") == 2, "both beats")
+
+    app = producer(operator)
+    app.send_task("messages.ingest", args=["what", "is", "this"], queue="messages")
+    app.send_task("messages.ingest", kwargs={"agent_group": "nobody", "text": "hello"}, queue="messages")
+    app.send_task("messages.ingest", kwargs={"agent_group": "demo", "txt": "hello"}, queue="messages")
+    app.send_task("agent.wake", args=["no-such-session"], queue="agent.scripted")
+    operator.wait_for(lambda: operator.value("SELECT count(*) FROM rejected") == 4, "what was refused to be kept")
+    shown = operator.cli("dead", "--rejected").stdout
+    for reason in (
+        "send keyword arguments",
+        "no agent group 'nobody'; there are: demo",
+        "txt: Extra inputs are not permitted",
+        "there is no session 'no-such-session'",
+    ):
+        assert reason in shown
+    again = operator.cli("send", "demo", "one more").stdout
+    assert "You said: one more" in again
+    assert operator.cli("doctor").returncode == 0
+
+
+@pytest.mark.spec("M1", "S6")
+def test_what_is_accepted_while_the_broker_is_down_is_answered_when_it_is_back(operator: Operator) -> None:
+    operator.add_group()
+    operator.worker(EVERYTHING)
+    operator.start("celery -A workers.app beat", "beat", ready=False)
+    operator.broker.stop()
+    sent = operator.cli("send", "demo", "hello", "--no-wait", "--json")
+    assert status(operator, _id(sent.stdout)) == "pending"
+    operator.broker.start()
+    operator.wait_for(lambda: status(operator, _id(sent.stdout)) == "completed", "the message to be answered", 60)
+
+
+@pytest.mark.spec("F4")
+def test_on_sigterm_a_turn_finishes_within_the_grace(operator: Operator) -> None:
+    operator.add_group(script="- play:\n  - wait: 1.5\n  - answer: done")
+    worker = operator.worker(EVERYTHING)
+    first = ingest(operator)
+    operator.wait_for(lambda: status(operator, first) == "processing", "the turn to run")
+    assert operator.end(worker) == 0
+    assert status(operator, first) == "completed"
+    late = ingest(operator)
+    assert status(operator, late) is None, "a worker that leaves takes nothing new"
+
+
+@pytest.mark.spec("F4", "M4")
+def test_after_the_grace_a_turn_is_handed_over_and_goes_on_at_once(operator: Operator) -> None:
+    operator.add_group(script="- play:\n  - wait: 6\n  - answer: done")
+    leaving = operator.worker(EVERYTHING, "leaving", LONGSHORE_GRACE_SECONDS="0.5", LONGSHORE_LEASE_SECONDS="60")
+    message = ingest(operator)
+    operator.wait_for(lambda: status(operator, message) == "processing", "the turn to run")
+    assert operator.end(leaving) == 0
+    assert operator.rows("SELECT status, tries FROM messages_in") == [("pending", 0)]
+    # Without beat: nobody sweeps, so it goes on because it was handed over, and long before its lease ran out.
+    operator.worker(EVERYTHING, "staying", LONGSHORE_LEASE_SECONDS="60")
+    operator.wait_for(lambda: status(operator, message) == "completed", "another worker to finish it")
+    assert operator.rows("SELECT status, tries FROM messages_in") == [("completed", 1)]
+    ends = operator.rows("SELECT payload->>'status' FROM events WHERE type = 'turn_ended' ORDER BY seq")
+    assert ends == [("handed_over",), ("completed",)]
+
+
+@pytest.mark.spec("F1")
+def test_revoke_and_time_limits_mean_what_they_say(operator: Operator) -> None:
+    operator.add_group(script="- play:\n  - hang: true")
+    worker = operator.worker(EVERYTHING, LONGSHORE_TURN_SECONDS="6", LONGSHORE_MAX_TRIES="1")
+    app = producer(operator)
+    revoked = ingest(operator, app, platform_id="one")
+    operator.wait_for(lambda: status(operator, revoked) == "processing", "the turn to run")
+    [(_, wakes)] = app.control.inspect(timeout=5, limit=1).active().items()
+    app.control.revoke(wakes[0]["id"], terminate=True)
+    operator.wait_for(lambda: status(operator, revoked) == "failed", "the revoked turn to end")
+    assert operator.rows("SELECT error_class, error FROM messages_in") == [("cancelled", "stopped by an operator")]
+
+    slow = ingest(operator, app, platform_id="two")
+    operator.wait_for(lambda: status(operator, slow) == "failed", "the slow turn to be stopped")
+    error = operator.value("SELECT error FROM messages_in WHERE id = %s", slow)
+    assert error == "the turn took longer than it may"
+    assert worker.poll() is None
+    assert operator.value("SELECT count(*) FROM sessions WHERE lease_owner IS NOT NULL") == 0
+
+
+@pytest.mark.spec("F1")
+@pytest.mark.parametrize("pool", ["threads", "solo", "prefork"])
+def test_other_pools_work_too(operator: Operator, pool: str) -> None:
+    operator.add_group(script="- when: slow\n  play:\n  - hang: true\n- play:\n  - answer: fine")
+    env = {"LONGSHORE_POOL": "prefork", "LONGSHORE_TURN_SECONDS": "3", "LONGSHORE_MAX_TRIES": "1"}
+    option = "-c 2" if pool == "prefork" else f"-c 4 -P {pool}"
+    ready = pool != "prefork"  # its children report when they get their first task
+    command = f"celery -A workers.app worker -Q {EVERYTHING} -n {pool}@%h {option} --without-gossip --without-mingle"
+    worker = operator.start(command, pool, ready=ready, **(env if pool == "prefork" else {}))
+    message = ingest(operator)
+    operator.wait_for(lambda: status(operator, message) == "completed", f"an answer from {pool}", 40)
+    if pool == "prefork":  # the one of Celery's own pools that has time limits: they reach the turn
+        slow = ingest(operator, text="slow", platform_id="two")
+        operator.wait_for(lambda: status(operator, slow) == "failed", "the slow turn to be stopped")
+    assert operator.end(worker) == 0
+
+
+@pytest.mark.spec("F2")
+def test_one_process_holds_hundreds_of_waiting_sessions(operator: Operator) -> None:
+    operator.add_group(script="- play:\n  - wait: 600\n  - answer: never")
+    worker = operator.worker(EVERYTHING, options="-c 400", LONGSHORE_GRACE_SECONDS="0")
+    app = producer(operator)
+    for number in range(300):
+        ingest(operator, app, platform_id=f"chat{number}")
+    leased = "SELECT count(*) FROM sessions WHERE lease_expires_at > now()"
+    operator.wait_for(lambda: operator.value(leased) == 300, "300 sessions to wait at once", 60)
+    assert operator.value("SELECT count(DISTINCT lease_owner) FROM sessions WHERE lease_owner IS NOT NULL") == 1
+    assert operator.end(worker, seconds=60) == 0
+    assert operator.rows("SELECT DISTINCT status, tries FROM messages_in") == [("pending", 0)]
+
+
+@pytest.mark.spec("M4")
+def test_a_frozen_worker_that_comes_back_can_write_nothing(operator: Operator) -> None:
+    operator.add_group(script="- play:\n  - wait: 2\n  - answer: done")
+    operator.start("celery -A workers.app beat", "beat", ready=False)
+    upkeep = "messages,upkeep,delivery"
+    operator.worker(upkeep, "upkeep")
+    frozen = operator.worker("agent.scripted", "frozen")
+    message = ingest(operator)
+    operator.wait_for(lambda: status(operator, message) == "processing", "the turn to run")
+    os.kill(frozen.pid, signal.SIGSTOP)
+    operator.worker("agent.scripted", "other")
+    operator.wait_for(lambda: status(operator, message) == "completed", "another worker to take over", 40)
+    os.kill(frozen.pid, signal.SIGCONT)
+    log = operator.folder / "frozen.log"
+    operator.wait_for(lambda: "lease" in log.read_text(), "the frozen one to notice")
+    assert operator.value("SELECT count(*) FROM messages_out") == 1
+    assert frozen.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"DATABASE_URL": "mysql://x@127.0.0.1/y"}, "Longshore keeps its rows in PostgreSQL or SQLite"),
+        ({"DATABASE_URL": "postgresql://me:hunter2@127.0.0.1:1/x"}, "cannot be used"),
+        ({"DATABASE_URL": "sqlite:///empty.db"}, "run `longshore migrate`"),
+        ({"REDIS_URL": ""}, "REDIS_URL is not set"),
+        ({"LONGSHORE_LEASE_SECONDS": "soon"}, "LONGSHORE_LEASE_SECONDS: Input should be a valid number"),
+    ],
+)
+def test_a_worker_with_a_wrong_environment_says_so_and_leaves(
+    operator: Operator, env: dict[str, str], said: str
+) -> None:
+    command = "celery -A workers.app worker -Q messages -n wrong@%h"
+    worker = operator.start(command, "wrong", ready=False, **env)
+    assert worker.wait(30) != 0
+    log = (operator.folder / "wrong.log").read_text()
+    assert said in log
+    assert "Traceback" not in log
+    assert "hunter2" not in log
+
+
+def _id(stdout: str) -> str:
+    import json
+
+    return str(json.loads(stdout)["message_id"])

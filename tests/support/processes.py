@@ -1,0 +1,135 @@
+"""The fleet as an operator runs it: real processes with the Procfile's commands, each with a log, ended by pid."""
+
+import asyncio
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from sqlalchemy import insert
+
+from models import AgentGroup, Database, schema
+from tests.support.servers import Valkey, wait_until
+
+ROOT = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+
+
+def procfile() -> dict[str, str]:
+    lines = (ROOT / "Procfile").read_text().splitlines()
+    entries = (line.split(":", 1) for line in lines if line.strip() and not line.startswith("#"))
+    return {name.strip(): command.strip() for name, command in entries}
+
+
+class Operator:
+    """Starts and ends processes against one database and one broker, and looks at the rows."""
+
+    def __init__(self, folder: Path, database_url: str, broker: Valkey, **env: str) -> None:
+        self.folder = folder
+        self.broker = broker
+        self.database_url = database_url
+        self._started: list[subprocess.Popen[bytes]] = []
+        self.env = {
+            "PATH": f"{BIN}:/usr/bin:/bin",
+            "HOME": str(folder),
+            "LANG": "C.UTF-8",
+            "TERM": "dumb",
+            "DATABASE_URL": database_url,
+            "REDIS_URL": broker.url,
+            "DEFAULT_PROVIDER": "scripted",
+            "WORKSPACE_ROOT": str(folder / "workspaces"),
+            "LONGSHORE_HOME": str(folder / "home"),
+            "LONGSHORE_REPEAT_SECONDS": "1",
+            "LONGSHORE_LEASE_SECONDS": "4",
+            "LONGSHORE_RETRY_BASE_SECONDS": "0.2",
+        } | env
+
+    def start(self, command: str | list[str], name: str, *, ready: bool = True, **env: str) -> subprocess.Popen[bytes]:
+        """Start a command line. `ready`: wait until it says that it lives (workers do, in the database)."""
+        arguments = shlex.split(command) if isinstance(command, str) else command
+        with (self.folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                arguments, env=self.env | env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                start_new_session=True,
+            )  # fmt: skip
+        self._started.append(process)
+        if ready:
+            pid = process.pid
+            self.wait_for(
+                lambda: self.value("SELECT count(*) FROM processes WHERE pid = %s", pid), f"{name} to be ready", 40
+            )
+        return process
+
+    def worker(self, queues: str, name: str = "worker", options: str = "-c 50", **env: str) -> subprocess.Popen[bytes]:
+        command = f"celery -A workers.app worker -Q {queues} -n {name}@%h {options} --without-gossip --without-mingle"
+        return self.start(command, name, **env)
+
+    def cli(
+        self, *arguments: str, check: bool = True, given: str | None = None, **env: str
+    ) -> subprocess.CompletedProcess[str]:
+        result = subprocess.run(
+            ["longshore", *arguments], env=self.env | {"COLUMNS": "200"} | env, cwd=self.folder, text=True, input=given,
+            capture_output=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert not check or result.returncode == 0, f"longshore {arguments}: {result.stdout}{result.stderr}"
+        assert "Traceback" not in result.stderr, result.stderr
+        return result
+
+    def add_group(self, folder: str = "demo", script: str = "You said: {texts}") -> None:
+        async def make() -> None:
+            db = Database(self.database_url)
+            values = {"folder": folder, "name": folder, "provider": "scripted"}
+            config = {"provider_options": {"script": script}}
+            await db.transact(lambda conn: conn.execute(insert(AgentGroup).values(config=config, **values)))
+            await db.close()
+
+        asyncio.run(make())
+
+    def rows(self, query: str, *values: Any) -> list[Any]:
+        with psycopg.connect(self.database_url, autocommit=True) as conn:
+            return conn.execute(query.encode(), values).fetchall()
+
+    def value(self, query: str, *values: Any) -> Any:
+        found = self.rows(query, *values)
+        return found[0][0] if found else None
+
+    def wait_for(self, condition: Callable[[], Any], what: str, seconds: float = 30) -> None:
+        try:
+            wait_until(condition, seconds, what)
+        except TimeoutError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from None
+
+    def logs(self, lines: int = 30) -> str:
+        parts = []
+        for log in sorted(self.folder.glob("*.log")):
+            tail = log.read_text(errors="replace").splitlines()[-lines:]
+            parts.append(f"--- {log.name}\n" + "\n".join(tail))
+        return "\n".join(parts)
+
+    def end(self, process: subprocess.Popen[bytes], sig: signal.Signals = signal.SIGTERM, seconds: float = 30) -> int:
+        process.send_signal(sig)
+        return process.wait(seconds)
+
+    def close(self) -> None:
+        for process in self._started:
+            if process.poll() is None:
+                process.send_signal(signal.SIGCONT)
+                process.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + 15
+        for process in self._started:
+            try:
+                process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def migrated(url: str) -> str:
+    schema.migrate(url)
+    return url
