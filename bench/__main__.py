@@ -1,0 +1,70 @@
+"""`python -m bench [a b c d e] [--quick]`: Longshore beside plain Celery, in the same run, on the same broker.
+
+Real processes, a Valkey and a PostgreSQL of its own, all in a temporary folder; ends what it starts."""
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+
+from bench import first_event, memory, path, sweeps, wakes
+from bench.figures import Figure, as_markdown, as_table
+from bench.plain import settings_differ
+from bench.scale import FULL, QUICK, Say, Scale
+from bench.stage import DatabaseKind, Stage, set_stage
+
+Part = Callable[[Stage, Scale, DatabaseKind, Say], list[Figure]]
+
+BOTH: tuple[DatabaseKind, ...] = ("postgresql", "sqlite")
+# What is measured, and on which databases; --quick takes the first only.
+PARTS: dict[str, tuple[Part, tuple[DatabaseKind, ...]]] = {
+    "a": (wakes.measure, BOTH),
+    "b": (path.measure, BOTH),
+    "c": (first_event.measure, ("postgresql",)),
+    "d": (memory.measure, ("postgresql",)),
+    "e": (sweeps.measure, BOTH),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="which parts to run; all by default")
+    parser.add_argument("--quick", action="store_true", help="small and once: does it run at all?")
+    parser.add_argument("--markdown", action="store_true", help="print the table in Markdown as well")
+    arguments = parser.parse_args()
+    scale = QUICK if arguments.quick else FULL
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    started = time.monotonic()
+
+    def say(line: str) -> None:
+        console.print(f"[dim]{time.monotonic() - started:4.0f} s[/dim]  {line}", soft_wrap=True)
+
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a polite kill cleans up as well
+    _refuse_unequal_settings()
+    figures: list[Figure] = []
+    with set_stage() as stage:
+        say(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Valkey and PostgreSQL are up")
+        for name in arguments.parts or PARTS:
+            measure, kinds = PARTS[name]
+            for kind in kinds if scale.sqlite_too else kinds[:1]:
+                figures += measure(stage, scale, kind, say)
+    console.print(as_table(figures))
+    if arguments.markdown:
+        print(as_markdown(figures))
+    return 0
+
+
+def _refuse_unequal_settings() -> None:
+    """The comparison is worth nothing if our Celery settings have moved away from the peer's."""
+    from workers.app import app
+
+    if different := settings_differ(app.conf):
+        sys.exit(f"bench/plain.py and workers/app.py differ in: {', '.join(different)}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,83 @@
+"""Rows that a measurement starts from, written straight into the database, and rows it must have ended with."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from sqlalchemy import func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from models import AgentGroup, MessageIn, MessageOut, MessagingGroup, Session, Turn
+from models.base import new_id
+from models.database import Database
+
+T = TypeVar("T")
+GROUP = "bench"
+PLACE = "bench"
+
+
+def in_database(url: str, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+    async def run() -> T:
+        db = Database(url)
+        try:
+            return await db.transact(work)
+        finally:
+            await db.close()
+
+    return asyncio.run(run())
+
+
+def add_group(url: str, script: str) -> None:
+    """The agent and its place; the script is what its provider plays."""
+
+    async def work(conn: AsyncConnection) -> None:
+        config = {"provider_options": {"script": script}}
+        await conn.execute(
+            insert(AgentGroup).values(id=GROUP, name=GROUP, folder=GROUP, provider="scripted", config=config)
+        )
+        await conn.execute(insert(MessagingGroup).values(id=PLACE, channel_type="local", platform_id=PLACE))
+
+    in_database(url, work)
+
+
+def add_sessions(url: str, count: int, *, text: str | None) -> list[str]:
+    """New conversations, each with one message that is due, or (without a text) with none."""
+    ids = [new_id() for _ in range(count)]
+
+    async def work(conn: AsyncConnection) -> None:
+        await conn.execute(
+            insert(Session),
+            [
+                {"id": i, "agent_group_id": GROUP, "messaging_group_id": PLACE, "thread_id": i, "message_seq": 1}
+                for i in ids
+            ],
+        )
+        if text is not None:
+            await conn.execute(insert(MessageIn), [_message(session_id, text) for session_id in ids])
+
+    in_database(url, work)
+    return ids
+
+
+def _message(session_id: str, text: str) -> dict[str, Any]:
+    place = {"channel_type": "local", "platform_id": PLACE, "thread_id": session_id}
+    return {"id": new_id(), "session_id": session_id, "seq": 1, "kind": "chat", "content": {"text": text}} | place
+
+
+def count_completed(url: str) -> int:
+    return _count(url, select(func.count()).select_from(Turn).where(Turn.status == "completed"))
+
+
+def count_delivered(url: str) -> int:
+    return _count(url, select(func.count()).select_from(MessageOut).where(MessageOut.status == "delivered"))
+
+
+def count_running(url: str) -> int:
+    return _count(url, select(func.count()).select_from(Turn).where(Turn.status == "running"))
+
+
+def _count(url: str, query: Any) -> int:
+    async def work(conn: AsyncConnection) -> int:
+        return int((await conn.execute(query)).scalar_one())
+
+    return in_database(url, work)

@@ -1,0 +1,27 @@
+"""How much is measured: enough to be worth quoting, or just enough to see that it runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Say = Callable[[str], None]  # a line of progress
+
+
+@dataclass(frozen=True)
+class Scale:
+    repeats: int = 3
+    noops: int = 1000  # tasks per repeat that do nothing
+    turns: int = 200  # turns per repeat
+    chains: int = 150  # messages per repeat that go the whole path
+    samples: int = 100  # latencies per repeat
+    waiting: int = 1000  # sessions that wait at the same time
+    few_rows: int = 10_000
+    many_rows: int = 1_000_000
+    sweeps: int = 10  # per repeat
+    sqlite_too: bool = True
+
+
+FULL = Scale()
+QUICK = Scale(
+    repeats=1, noops=200, turns=100, chains=60, samples=20, waiting=100, few_rows=1_000, many_rows=50_000, sweeps=5,
+    sqlite_too=False,
+)  # fmt: skip
