@@ -70,13 +70,18 @@ async def _stale_leases(conn: AsyncConnection, repeat_seconds: float) -> list[Wa
 
 async def _ring(conn: AsyncConnection, sessions: Select[str]) -> list[Wake]:
     chosen = sessions.limit(BATCH).with_for_update(skip_locked=True)
-    statement = (
-        update(Session)
-        .where(Session.id.in_(chosen.scalar_subquery()), AgentGroup.id == Session.agent_group_id)
-        .values(woken_at=now())
-        .returning(Session.id, func.coalesce(Session.provider, AgentGroup.provider).label("provider"))
+    marked = (
+        update(Session).where(Session.id.in_(chosen.scalar_subquery())).values(woken_at=now()).returning(Session.id)
     )
-    return [Wake(row.id, row.provider) for row in (await conn.execute(statement)).all()]
+    ids = list((await conn.execute(marked)).scalars())
+    if not ids:
+        return []
+    query = (
+        select(Session.id, func.coalesce(Session.provider, AgentGroup.provider).label("provider"))
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+        .where(Session.id.in_(ids))
+    )
+    return [Wake(row.id, row.provider) for row in (await conn.execute(query)).all()]
 
 
 async def _due_deliveries(conn: AsyncConnection, repeat_seconds: float) -> list[str]:

@@ -1,5 +1,6 @@
 """The command line's table of contents."""
 
+from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -29,15 +30,19 @@ app.command()(health)
 app.command()(migrate)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"longshore {version('longshore')}")
+        raise typer.Exit
+
+
 @app.callback()
 def options(
-    version: Annotated[bool, typer.Option("--version", help="show the version", is_eager=True)] = False,
+    show: Annotated[
+        bool, typer.Option("--version", help="show the version", callback=_show_version, is_eager=True)
+    ] = False,
 ) -> None:
-    if version:
-        from importlib.metadata import version as installed
-
-        typer.echo(f"longshore {installed('longshore')}")
-        raise typer.Exit
+    """A fleet that runs AI agents: no message is lost, none is answered twice."""
 
 
 def main() -> None:

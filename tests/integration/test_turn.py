@@ -173,3 +173,14 @@ async def _die_while_running(fleet: Fleet, session_id: str) -> None:
     )
     await fleet.execute(update(Session).values(lease_expires_at=now(-1)))
     assert [row.status for row in await fleet.rows(MessageIn)] == ["processing"]
+
+
+@pytest.mark.spec("S6", "M3")
+async def test_the_sweep_rings_on_the_queue_of_the_agents_own_provider(fleet: Fleet) -> None:
+    fleet.runtime.settings.__dict__["default_provider"] = "another"
+    await fleet.add_group(provider="scripted")
+    accepted = await fleet.send()
+    fleet.bells.wakes.clear()
+    await asyncio.sleep(0.1)
+    await fleet.sweep()
+    assert fleet.bells.wakes == [(accepted.session_id, "scripted")]
