@@ -35,12 +35,14 @@ class Outcome:
         conducts = dict(Counter(arrival.conduct for arrival in ledger.arrivals))
         tries = dict(sorted(Counter(row.tries for row in ledger.inbox).items()))
         again = sum(turn.attempt > 1 for turn in ledger.turns)
+        unknown = sum("unknown" in str(step.output) for step in ledger.steps)
         split = sum(turn.status == "cancelled" for turn in ledger.turns)
         lines = [
             f"storm: {len(ledger.planned)} messages, {self.scale.sessions} sessions, seed {self.scale.seed}",
             f"deaths: {deaths} ({storm.kills} by kill -9)",
             f"in: {doors.resent} re-sent by the producer, {doors.down} times 503, {doors.duplicates} duplicates found",
             f"turns: {len(ledger.turns)}, {again} with more than one attempt, {split} split; tries per message {tries}",
+            f"tools: {len(ledger.steps)} calls, {unknown} begun by a worker that died and not repeated",
             f"out: {len(ledger.outbox)} replies in {len(ledger.arrivals)} requests, "
             f"{ledger.repeated_keys} repeated under their own key; the receiver was {conducts}",
             f"bells doubled: {self.harbour.echo.doubled}; brought back by an operator: {len(self.revived)}; "

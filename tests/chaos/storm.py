@@ -58,11 +58,15 @@ class Storm:
 
     async def rage(self) -> None:
         started = time.monotonic()
-        for at, what, how in self.plan():
-            await asyncio.sleep(max(0.0, started + at - time.monotonic()))
-            await how()
-            self.done[what] += 1
-        await asyncio.gather(*self._thawing)
+        try:
+            for at, what, how in self.plan():
+                await asyncio.sleep(max(0.0, started + at - time.monotonic()))
+                await how()
+                self.done[what] += 1
+            await asyncio.gather(*self._thawing)
+        finally:
+            for thaw in self._thawing:
+                thaw.cancel()
 
     @property
     def kills(self) -> int:

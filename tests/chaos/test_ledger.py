@@ -35,6 +35,10 @@ def _out(key: str, seq: int, text: str, **changes: Any) -> SimpleNamespace:
     return SimpleNamespace(**(row | {"kind": "chat", "platform_id": PLACE.endpoint, "error": None} | changes))
 
 
+def _event(seq: int, kind: str, **payload: Any) -> SimpleNamespace:
+    return SimpleNamespace(session_id="s", seq=seq, turn_id="t", type=kind, payload=payload)
+
+
 def _good() -> Ledger:
     """Two messages, a note on the way, two answers; one of them had to be sent twice."""
     return Ledger(
@@ -55,7 +59,11 @@ def _good() -> Ledger:
         ],
         turns=[SimpleNamespace(id="t", status="completed"), SimpleNamespace(id="u", status="completed")],
         steps=[SimpleNamespace(turn_id="t", name="send_message", status="finished")],
-        events=[SimpleNamespace(session_id="s", seq=seq, turn_id="t", type="result", payload={}) for seq in (1, 2, 3)],
+        events=[
+            _event(1, "turn_started", messages=[1]),
+            _event(2, "tool_call", id="call-1"),
+            _event(3, "turn_ended", status="completed"),
+        ],
     )
 
 
@@ -116,6 +124,14 @@ FAULTS: dict[str, tuple[Fault, str]] = {
         "was left running",
     ),
     "events lost": (lambda good: replace(good, events=[good.events[0], good.events[2]]), "have gaps"),
+    "written after the end": (
+        lambda good: replace(good, events=[*good.events, _event(4, "result")]),
+        "went on after its end",
+    ),
+    "two voices in one attempt": (
+        lambda good: replace(good, events=[good.events[0], good.events[1], _event(3, "tool_call", id="call-1")]),
+        "made call-1 twice",
+    ),
     "poison answered": (
         lambda good: replace(good, planned=[good.planned[0], replace(good.planned[1], poison=True)]),
         "poison m0002 was answered",

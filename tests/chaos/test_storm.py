@@ -7,6 +7,9 @@ allows it for one message in a hundred."""
 import asyncio
 import os
 import time
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -37,14 +40,13 @@ async def test_nothing_is_lost_and_nothing_is_answered_twice(capsys: pytest.Capt
         await until(manned, 90, "the fleet's start")
         up_after = time.monotonic() - started
         doors, storm = Doors(harbour), Storm(harbour, SCALE)
-        supervisor = asyncio.create_task(storm.supervise())
-        raging = asyncio.create_task(storm.rage())
-        await _feed(doors, planned)
-        await raging
-        calm = time.monotonic()
-        revived, late = await _drain(harbour, doors, planned)
-        drained_after = time.monotonic() - calm
-        supervisor.cancel()
+        async with _running(storm.supervise()):
+            async with _running(storm.rage()) as raging:
+                await _feed(doors, planned)
+                await raging
+            calm = time.monotonic()
+            revived, late = await _drain(harbour, doors, planned)
+            drained_after = time.monotonic() - calm
         await doors.close()
         ledger = Ledger(
             planned,
@@ -53,7 +55,7 @@ async def test_nothing_is_lost_and_nothing_is_answered_twice(capsys: pytest.Capt
             revived=frozenset(revived),
             **await harbour.evidence(),
         )
-        complaints = [*_of_the_fleet(harbour, storm.fallen, late, revived), *ledger.complaints()]
+        complaints = [*_of_the_fleet(harbour, storm, doors, late, revived), *ledger.complaints()]
         outcome = Outcome(
             SCALE, ledger, storm, doors, harbour, revived, up_after, drained_after, time.monotonic() - started
         )
@@ -62,6 +64,17 @@ async def test_nothing_is_lost_and_nothing_is_answered_twice(capsys: pytest.Capt
         if complaints:
             pytest.fail(outcome.report(complaints), pytrace=False)
     assert storm.kills == SCALE.kills
+
+
+@asynccontextmanager
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    """Nothing may start or kill processes once the test has left: also not when it fails half-way."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _feed(doors: Doors, planned: list[Planned]) -> None:
@@ -103,11 +116,15 @@ async def _drain(harbour: Harbour, doors: Doors, planned: list[Planned]) -> tupl
     return revived, not done
 
 
-def _of_the_fleet(harbour: Harbour, fallen: list[str], late: bool, revived: set[str]) -> list[Complaint]:
-    found = [Complaint(f"a process died by itself: {how}") for how in fallen]
+def _of_the_fleet(harbour: Harbour, storm: Storm, doors: Doors, late: bool, revived: set[str]) -> list[Complaint]:
+    found = [Complaint(f"a process died by itself: {how}") for how in storm.fallen]
+    found += [Complaint(f"{word} was accepted as two rows", (word,)) for word in doors.doubled]
     if late:
         found.append(Complaint(f"work was left {SCALE.drain_seconds:g} s after the storm"))
     if len(revived) > SCALE.messages // 100:
         found.append(Complaint(f"{len(revived)} messages lost their worker {MAX_TRIES} times", tuple(sorted(revived))))
+    # Only a database that is away may fail a task: whatever else it meets, it knows what to do.
+    crashes = [line for line in harbour.crew.mentions(["raised unexpected: "], 1000) if "DatabaseDownError" not in line]
+    found += [Complaint(f"a task crashed: {line}") for line in crashes[:20]]
     found += [Complaint(f"a request that is not ours: {what}") for what in harbour.receiver.forged]
     return found

@@ -61,6 +61,7 @@ class Ledger:
         checks = (
             self._one_row_each(), self._ended(), self._answered_once(), self._one_body_per_key(), self._in_order(),
             self._sent_is_written(), self._poison(), self._finished_tools_once(), self._events_without_gaps(),
+            self._one_hand_per_attempt(),
         )  # fmt: skip
         return [complaint for check in checks for complaint in check]
 
@@ -214,6 +215,22 @@ class Ledger:
         for session, given in numbers.items():
             if sorted(given) != list(range(1, len(given) + 1)):
                 yield Complaint(f"the events of session {session} have gaps")
+
+    def _one_hand_per_attempt(self) -> Iterator[Complaint]:
+        """A worker that lost its session writes nothing more: between its beginning and its end, an attempt is told by
+        one voice, and after its end by none. (Unique keys hide from the receiver what a missing fence would let in.)"""
+        running: dict[str, set[str]] = {}
+        for event in sorted(self.events, key=lambda event: (event.session_id, event.seq)):
+            if event.type == "turn_started":
+                running[event.turn_id] = set()
+            elif event.turn_id not in running:
+                yield Complaint(f"turn {event.turn_id} went on after its end: event {event.seq}, {event.type}")
+            elif event.type == "turn_ended":
+                del running[event.turn_id]
+            elif event.type == "tool_call":
+                if event.payload["id"] in running[event.turn_id]:
+                    yield Complaint(f"one attempt of turn {event.turn_id} made {event.payload['id']} twice")
+                running[event.turn_id].add(event.payload["id"])
 
     def _first_arrivals(self) -> Iterator[Arrival]:
         seen: set[str] = set()
