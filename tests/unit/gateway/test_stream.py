@@ -1,0 +1,134 @@
+"""Events on a terminal: every type has its line or is silent on purpose, and a model's text cannot steer the screen."""
+
+import io
+from datetime import UTC, datetime
+
+import pytest
+from rich.console import Console
+
+from adapters.errors import ErrorClass
+from adapters.events import (
+    AnyEvent,
+    DeliveryChanged,
+    Envelope,
+    Failed,
+    Message,
+    Progress,
+    Result,
+    Stderr,
+    TextDelta,
+    Thinking,
+    ToolCall,
+    TurnEnded,
+    TurnStarted,
+)
+from gateway.cli.stream import EventPrinter
+from tests.unit.adapters.test_events import EVENTS
+
+# Said by other lines, or of no use to somebody who reads along.
+SILENT = {"session_started", "tool_progress", "usage", "diff_available", "approval_requested"}
+HOSTILE = "\x1b[2J\x1b]0;title\x07\x08\r\x00[bold]bracketed[/bold]\\"
+
+
+class Screen:
+    def __init__(self, *, prefix: bool = False) -> None:
+        self._file = io.StringIO()
+        console = Console(file=self._file, width=80, highlight=False, color_system=None)
+        self._printer = EventPrinter(console, prefix=prefix)
+
+    def show(self, *events: AnyEvent, turn: str = "t1", session: str = "session-12345678") -> "Screen":
+        for event in events:
+            self._printer.show(Envelope(session=session, turn=turn, at=datetime.now(UTC), event=event))
+        return self
+
+    @property
+    def text(self) -> str:
+        return self._file.getvalue()
+
+    def close(self) -> str:
+        self._printer.close()
+        return self.text
+
+
+@pytest.mark.spec("G4")
+@pytest.mark.parametrize("name", EVENTS)
+def test_every_event_has_a_line_or_is_silent_on_purpose(name: str) -> None:
+    assert (Screen().show(EVENTS[name]).close() == "") == (name in SILENT)
+
+
+@pytest.mark.spec("G4")
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (TurnStarted(number=2, attempt=1, provider="scripted"), "▶ turn 2 on scripted\n"),
+        (TurnStarted(number=2, attempt=3, provider="scripted"), "▶ turn 2 on scripted, attempt 3\n"),
+        (TurnEnded(status="completed"), "■ done\n"),
+        (TurnEnded(status="waiting", error="busy", retry_in=5.0), "■ busy; again in 5 s\n"),
+        (TurnEnded(status="handed_over"), "■ handed over to another worker\n"),
+        (TurnEnded(status="failed", error="no key", error_class=ErrorClass.AUTH), "■ failed: no key\n"),
+        (TurnEnded(status="cancelled"), "■ cancelled: \n"),
+        (ToolCall(id="1", name="clock", preview="timezone=UTC"), "⚙ clock timezone=UTC\n"),
+        (EVENTS["tool_result"], "  ✗ clock\n"),
+        (EVENTS["files_touched"], "✎ a.txt, b c.txt\n"),
+        (Thinking(text="hm"), "… hm\n"),
+        (Message(text="on it"), "│ on it\n"),
+        (Progress(text="half"), "· half\n"),
+        (Stderr(text="oops"), "· oops\n"),
+        (Failed(message="broken"), "✗ broken\n"),
+        (DeliveryChanged(message=1, status="failed", channel="webhook", error="404"), "✉ failed (webhook): 404\n"),
+        (DeliveryChanged(message=1, status="delivered", channel="webhook"), ""),
+    ],
+)
+def test_a_line_reads_like_this(event: AnyEvent, line: str) -> None:
+    assert Screen().show(event).close() == line
+
+
+@pytest.mark.spec("G4")
+def test_text_appears_as_it_is_written_and_is_not_repeated() -> None:
+    screen = Screen().show(TextDelta(text="Good "), TextDelta(text="morning"))
+    assert screen.text == "│ Good morning"
+    screen.show(Result(text="Good morning"), TurnEnded(status="completed"))
+    assert screen.close() == "│ Good morning\n■ done\n"
+
+
+@pytest.mark.spec("G4")
+def test_a_result_nobody_saw_being_written_is_shown_whole() -> None:
+    assert Screen().show(Result(text="Good morning")).close() == "│ Good morning\n"
+
+
+@pytest.mark.spec("G4")
+def test_a_tool_in_the_middle_of_a_text_gets_a_line_of_its_own() -> None:
+    screen = Screen().show(TextDelta(text="let me see"), ToolCall(id="1", name="clock"), TextDelta(text="it is nine"))
+    assert [line.rstrip() for line in screen.close().splitlines()] == ["│ let me see", "⚙ clock", "│ it is nine"]
+
+
+@pytest.mark.spec("G4")
+def test_a_reader_of_many_sees_which_session_speaks() -> None:
+    screen = Screen(prefix=True)
+    screen.show(TextDelta(text="one"), turn="t1", session="session-aaaaaaaa")
+    screen.show(TextDelta(text="two"), turn="t2", session="session-bbbbbbbb")
+    screen.show(DeliveryChanged(message=1, status="delivered", channel="local"), session="session-aaaaaaaa")
+    assert screen.close().splitlines() == ["aaaaaaaa │ one", "bbbbbbbb │ two", "aaaaaaaa ✉ delivered (local)"]
+
+
+@pytest.mark.spec("G4")
+@pytest.mark.parametrize(
+    "event",
+    [
+        TextDelta(text=HOSTILE),
+        Message(text=HOSTILE),
+        Result(text=HOSTILE),
+        Thinking(text=HOSTILE),
+        Progress(text=HOSTILE),
+        Stderr(text=HOSTILE),
+        Failed(message=HOSTILE),
+        ToolCall(id="1", name="clock", preview=HOSTILE),
+        TurnEnded(status="failed", error=HOSTILE),
+        DeliveryChanged(message=1, status="failed", channel="x", error=HOSTILE),
+    ],
+    ids=lambda event: event.type,
+)
+def test_control_characters_and_markup_do_not_reach_the_terminal(event: AnyEvent) -> None:
+    shown = Screen().show(event).close()
+    assert [char for char in shown if char < " " and char != "\n"] == []
+    assert "[bold]bracketed[/bold]\\" in shown
