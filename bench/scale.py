@@ -9,10 +9,10 @@ Say = Callable[[str], None]  # a line of progress
 @dataclass(frozen=True)
 class Scale:
     repeats: int = 3
-    noops: int = 1000  # tasks per repeat that do nothing
-    turns: int = 200  # turns per repeat
-    chains: int = 150  # messages per repeat that go the whole path
-    samples: int = 100  # latencies per repeat
+    noops: int = 400  # tasks per repeat that do nothing
+    turns: int = 100  # turns per repeat
+    chains: int = 60  # messages per repeat that go the whole path
+    samples: int = 60  # latencies per repeat
     waiting: int = 1000  # sessions that wait at the same time
     few_rows: int = 10_000
     many_rows: int = 1_000_000

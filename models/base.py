@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import uuid_utils.compat
-from sqlalchemy import JSON, DateTime, Dialect, Float, MetaData, String, literal
+from sqlalchemy import JSON, BindParameter, DateTime, Dialect, Float, MetaData, Row, String, bindparam, literal
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase
@@ -13,7 +13,8 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.types import TypeDecorator
 
-Json = JSON().with_variant(JSONB(), "postgresql")
+AnyRow = Row[*tuple[Any, ...]]
+Json = JSON(none_as_null=True).with_variant(JSONB(none_as_null=True), "postgresql")
 Id = String(36)
 
 
@@ -56,8 +57,9 @@ class now(FunctionElement[datetime]):  # noqa: N801 - reads as the SQL function 
     inherit_cache = True
     name = "now"
 
-    def __init__(self, plus_seconds: float = 0.0) -> None:
-        super().__init__(literal(float(plus_seconds), Float))
+    def __init__(self, plus_seconds: float | BindParameter[float] = 0.0) -> None:
+        given = isinstance(plus_seconds, BindParameter)
+        super().__init__(plus_seconds if given else literal(float(plus_seconds), Float))
 
 
 @compiles(now, "postgresql")
@@ -70,6 +72,24 @@ def _now_sqlite(element: now, compiler: SQLCompiler, **kw: Any) -> str:
     # The text form SQLAlchemy stores, so that comparing the strings compares the instants.
     offset = compiler.process(element.clauses, **kw)
     return f"strftime('%Y-%m-%d %H:%M:%f000', 'now', printf('%+f seconds', {offset}))"
+
+
+def given(name: str) -> BindParameter[Any]:
+    """A value handed in when a statement is run.
+
+    Statements on a message's path are built once, at import, with these in them: building one takes longer than
+    running it."""
+    return bindparam(f"given_{name}")
+
+
+def given_seconds(name: str) -> now:
+    """The database's clock plus so many seconds, handed in when the statement is run."""
+    return now(bindparam(f"given_{name}", type_=Float))
+
+
+def values(**handed_in: Any) -> dict[str, Any]:
+    """What is handed in, under the names `given` uses."""
+    return {f"given_{name}": value for name, value in handed_in.items()}
 
 
 def new_id() -> str:

@@ -4,11 +4,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, Numeric, Row, String, select
+from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, Numeric, String, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import Base, Id, Json, Timestamp, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, new_id, now
 
 
 class TranscriptItem(Base):
@@ -66,7 +66,7 @@ class Event(Base):
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 
-async def events_after(conn: AsyncConnection, session_id: str, seq: int, limit: int = 500) -> list[Row[Any]]:
+async def events_after(conn: AsyncConnection, session_id: str, seq: int, limit: int = 500) -> list[AnyRow]:
     query = (
         select(Event.__table__).where(Event.session_id == session_id, Event.seq > seq).order_by(Event.seq).limit(limit)
     )

@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Integer, Row, String, Text, delete, select
+from sqlalchemy import CheckConstraint, Integer, String, Text, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import Base, Id, Json, Timestamp, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, new_id, now
 from models.upsert import insert_ignoring, insert_or_update
 
 FORGET_AFTER_SECONDS = 24 * 3600
@@ -54,7 +54,7 @@ async def report_alive(
     conn: AsyncConnection, name: str, kind: str, *, pid: int, queues: list[str] | None = None, running: int = 0
 ) -> None:
     values = {"name": name, "kind": kind, "pid": pid, "queues": queues or [], "running": running, "seen_at": now()}
-    await conn.execute(insert_or_update(conn, Process, ["name"], **values))
+    await insert_or_update(conn, Process, ["name"], **values)
 
 
 async def report_gone(conn: AsyncConnection, name: str) -> None:
@@ -65,11 +65,11 @@ async def forget_dead_processes(conn: AsyncConnection) -> None:
     await conn.execute(delete(Process).where(Process.seen_at < now(-FORGET_AFTER_SECONDS)))
 
 
-async def living_processes(conn: AsyncConnection, within_seconds: float) -> list[Row[Any]]:
+async def living_processes(conn: AsyncConnection, within_seconds: float) -> list[AnyRow]:
     query = select(Process.__table__).where(Process.seen_at > now(-within_seconds)).order_by(Process.name)
     return list((await conn.execute(query)).all())
 
 
 async def reject(conn: AsyncConnection, rejection_id: str, source: str, reason: str, payload: dict[str, Any]) -> None:
     """Keep what was refused. The id makes a redelivered message one row."""
-    await conn.execute(insert_ignoring(conn, Rejected, id=rejection_id, source=source, reason=reason, payload=payload))
+    await insert_ignoring(conn, Rejected, id=rejection_id, source=source, reason=reason, payload=payload)

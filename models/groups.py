@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Boolean, CheckConstraint, ForeignKey, Integer, Row, String, UniqueConstraint, or_, select
+from sqlalchemy import Boolean, CheckConstraint, ForeignKey, Integer, String, UniqueConstraint, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import Base, Id, Json, Timestamp, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, given, new_id, now, values
 from models.upsert import insert_ignoring
 
 
@@ -59,10 +59,23 @@ class Wiring(Base):
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 
-async def find_agent_group(conn: AsyncConnection, handle: str) -> Row[Any] | None:
+_FIND = select(AgentGroup.__table__).where(or_(AgentGroup.folder == given("handle"), AgentGroup.id == given("handle")))
+_PLACE = select(MessagingGroup.id).where(
+    MessagingGroup.channel_type == given("channel"), MessagingGroup.platform_id == given("place")
+)
+_RUNS = select(AgentGroup.folder, AgentGroup.provider, AgentGroup.model, AgentGroup.config).where(
+    AgentGroup.id == given("id")
+)
+
+
+async def find_agent_group(conn: AsyncConnection, handle: str) -> AnyRow | None:
     """By folder (the name people type) or by id."""
-    query = select(AgentGroup.__table__).where(or_(AgentGroup.folder == handle, AgentGroup.id == handle))
-    return (await conn.execute(query)).one_or_none()
+    return (await conn.execute(_FIND, values(handle=handle))).one_or_none()
+
+
+async def how_it_runs(conn: AsyncConnection, agent_group_id: str) -> AnyRow:
+    """What a turn needs to know of its agent."""
+    return (await conn.execute(_RUNS, values(id=agent_group_id))).one()
 
 
 async def agent_folders(conn: AsyncConnection) -> list[str]:
@@ -71,16 +84,15 @@ async def agent_folders(conn: AsyncConnection) -> list[str]:
 
 async def ensure_messaging_group(conn: AsyncConnection, channel_type: str, platform_id: str) -> str:
     """The id of the place, made if it is new. Any number of callers at once make one row."""
-    where = (MessagingGroup.channel_type == channel_type, MessagingGroup.platform_id == platform_id)
-    query = select(MessagingGroup.id).where(*where)
-    found = (await conn.execute(query)).scalar_one_or_none()
+    asked = values(channel=channel_type, place=platform_id)
+    found = (await conn.execute(_PLACE, asked)).scalar_one_or_none()
     if found is None:
-        await conn.execute(insert_ignoring(conn, MessagingGroup, channel_type=channel_type, platform_id=platform_id))
-        found = (await conn.execute(query)).scalar_one()
+        await insert_ignoring(conn, MessagingGroup, channel_type=channel_type, platform_id=platform_id)
+        found = (await conn.execute(_PLACE, asked)).scalar_one()
     return found
 
 
-async def wirings_of(conn: AsyncConnection, channel_type: str, platform_id: str) -> list[Row[Any]]:
+async def wirings_of(conn: AsyncConnection, channel_type: str, platform_id: str) -> list[AnyRow]:
     """Which agents listen in a place, the first to be asked first."""
     query = (
         select(

@@ -1,7 +1,8 @@
 """messages_in: everything an agent is asked, from acceptance to answer. A retry and a schedule are dates on a row."""
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     Boolean,
@@ -9,10 +10,11 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    Row,
     String,
+    Table,
     Text,
     UniqueConstraint,
+    bindparam,
     select,
     text,
     update,
@@ -20,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import Base, Id, Json, Timestamp, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, given, new_id, now, values
 
 KINDS = ("chat", "chat-sdk", "task", "webhook", "system")
 # A message that failed this often no longer shares a turn: a poisonous neighbour must not take it along.
@@ -86,35 +88,42 @@ class MessageIn(Base):
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 
+_table = cast(Table, MessageIn.__table__)
 _SHOWN = (
-    MessageIn.id,
-    MessageIn.seq,
-    MessageIn.kind,
-    MessageIn.tries,
-    MessageIn.process_after,
-    MessageIn.recurrence,
-    MessageIn.channel_type,
-    MessageIn.platform_id,
-    MessageIn.thread_id,
-    MessageIn.sender_id,
-    MessageIn.content,
-    MessageIn.created_at,
+    _table.c.id,
+    _table.c.seq,
+    _table.c.kind,
+    _table.c.status,
+    _table.c.wakes,
+    _table.c.tries,
+    _table.c.turn_id,
+    _table.c.channel_type,
+    _table.c.platform_id,
+    _table.c.thread_id,
+    _table.c.sender_id,
+    _table.c.content,
+    _table.c.created_at,
+)
+_DUE = (
+    select(*_SHOWN)
+    .where(
+        MessageIn.session_id == given("session"),
+        MessageIn.status.in_(["pending", "processing"]),
+        MessageIn.process_after <= now(),
+    )
+    .order_by(MessageIn.seq)
+    .limit(BATCH_LIMIT)
 )
 
 
-async def due_batch(conn: AsyncConnection, session_id: str) -> list[Row[Any]]:
-    """The pending messages one turn should take, in order. Empty unless at least one of them starts a turn."""
-    query = (
-        select(*_SHOWN, MessageIn.wakes)
-        .where(
-            MessageIn.session_id == session_id,
-            MessageIn.status == "pending",
-            MessageIn.process_after <= now(),
-        )
-        .order_by(MessageIn.seq)
-        .limit(BATCH_LIMIT)
-    )
-    rows = list((await conn.execute(query)).all())
+async def due_messages(conn: AsyncConnection, session_id: str) -> list[AnyRow]:
+    """What is due in a session, in order. A message that has a turn belongs to one that was not finished."""
+    return list((await conn.execute(_DUE, values(session=session_id))).all())
+
+
+def batch(due: Sequence[AnyRow]) -> list[AnyRow]:
+    """Those of the due messages that one new turn takes. Empty unless at least one of them starts a turn."""
+    rows = list(due)
     for position, row in enumerate(rows):
         if row.tries >= TRAVELS_ALONE_AFTER:
             rows = rows[:position] or rows[:1]
@@ -122,21 +131,34 @@ async def due_batch(conn: AsyncConnection, session_id: str) -> list[Row[Any]]:
     return rows if any(row.wakes for row in rows) else []
 
 
-async def messages_of_turn(conn: AsyncConnection, turn_id: str) -> list[Row[Any]]:
+async def messages_of_turn(conn: AsyncConnection, turn_id: str) -> list[AnyRow]:
     query = select(*_SHOWN).where(MessageIn.turn_id == turn_id).order_by(MessageIn.seq)
     return list((await conn.execute(query)).all())
 
 
+_BEGIN = (
+    update(_table)
+    .where(MessageIn.id.in_(bindparam("given_ids", expanding=True)))
+    .values(status="processing", status_changed_at=now(), tries=MessageIn.tries + 1, turn_id=given("turn"))
+)
+
+
 async def begin_processing(conn: AsyncConnection, message_ids: list[str], turn_id: str) -> None:
-    await conn.execute(
-        update(MessageIn)
-        .where(MessageIn.id.in_(message_ids))
-        .values(status="processing", status_changed_at=now(), tries=MessageIn.tries + 1, turn_id=turn_id)
-    )
+    await conn.execute(_BEGIN, values(ids=message_ids, turn=turn_id))
+
+
+_COMPLETE = (
+    update(_table)
+    .where(MessageIn.turn_id == given("turn"))
+    .values(status="completed", status_changed_at=now(), error=None, error_class=None)
+)
+
+
+async def complete_messages(conn: AsyncConnection, turn_id: str) -> None:
+    await conn.execute(_COMPLETE, values(turn=turn_id))
 
 
 async def settle(conn: AsyncConnection, of_turn: str, status: str, **changes: Any) -> None:
     """Move all messages of a turn to a new status."""
-    await conn.execute(
-        update(MessageIn).where(MessageIn.turn_id == of_turn).values(status=status, status_changed_at=now(), **changes)
-    )
+    statement = update(MessageIn).where(MessageIn.turn_id == of_turn)
+    await conn.execute(statement.values(status=status, status_changed_at=now(), **changes))

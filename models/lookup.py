@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import Row, Select, func, select, update
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models.base import now
+from models.base import AnyRow, now
 from models.fleet import Rejected
 from models.groups import AgentGroup, MessagingGroup
 from models.inbox import MessageIn
@@ -21,7 +21,7 @@ def short(row_id: str) -> str:
     return row_id[-SHORT:]
 
 
-async def list_sessions(conn: AsyncConnection, limit: int = 50) -> list[Row[Any]]:
+async def list_sessions(conn: AsyncConnection, limit: int = 50) -> list[AnyRow]:
     pending = (
         select(func.count())
         .where(MessageIn.session_id == Session.id, MessageIn.status.in_(["pending", "processing"]))
@@ -66,21 +66,21 @@ def _dead() -> Select[Any]:
     )
 
 
-async def list_dead(conn: AsyncConnection, limit: int = 50) -> list[Row[Any]]:
+async def list_dead(conn: AsyncConnection, limit: int = 50) -> list[AnyRow]:
     query = _dead().order_by(MessageIn.status_changed_at.desc()).limit(limit)
     return list((await conn.execute(query)).all())
 
 
-async def find_dead(conn: AsyncConnection, fragment: str) -> list[Row[Any]]:
+async def find_dead(conn: AsyncConnection, fragment: str) -> list[AnyRow]:
     return list((await conn.execute(_dead().where(MessageIn.id.endswith(fragment, autoescape=True)).limit(5))).all())
 
 
-async def list_rejected(conn: AsyncConnection, limit: int = 50) -> list[Row[Any]]:
+async def list_rejected(conn: AsyncConnection, limit: int = 50) -> list[AnyRow]:
     query = select(Rejected.__table__).order_by(Rejected.created_at.desc()).limit(limit)
     return list((await conn.execute(query)).all())
 
 
-async def undelivered(conn: AsyncConnection, limit: int = 50) -> list[Row[Any]]:
+async def undelivered(conn: AsyncConnection, limit: int = 50) -> list[AnyRow]:
     """Replies nobody will send again by itself."""
     query = (
         select(MessageOut.__table__)
@@ -91,14 +91,14 @@ async def undelivered(conn: AsyncConnection, limit: int = 50) -> list[Row[Any]]:
     return list((await conn.execute(query)).all())
 
 
-async def turns_of_session(conn: AsyncConnection, session_id: str) -> list[Row[Any]]:
+async def turns_of_session(conn: AsyncConnection, session_id: str) -> list[AnyRow]:
     query = select(Turn.__table__).where(Turn.session_id == session_id).order_by(Turn.number)
     return list((await conn.execute(query)).all())
 
 
-async def messages_of_session(conn: AsyncConnection, session_id: str) -> list[tuple[str, Row[Any]]]:
+async def messages_of_session(conn: AsyncConnection, session_id: str) -> list[tuple[str, AnyRow]]:
     """Both directions in their order, each with 'in' or 'out'."""
-    found: list[tuple[str, Row[Any]]] = []
+    found: list[tuple[str, AnyRow]] = []
     for direction, table in (("in", MessageIn), ("out", MessageOut)):
         query = select(table.__table__).where(table.session_id == session_id)
         found += [(direction, row) for row in (await conn.execute(query)).all()]

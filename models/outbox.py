@@ -1,7 +1,7 @@
 """messages_out: everything that leaves, each with one idempotency key for all its attempts."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -9,11 +9,12 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    Row,
     String,
+    Table,
     Text,
     UniqueConstraint,
     and_,
+    bindparam,
     exists,
     func,
     or_,
@@ -24,8 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, aliased, mapped_column
 
-from models.base import Base, Id, Json, Timestamp, new_id, now
-from models.sessions import Session
+from models.base import AnyRow, Base, Id, Json, Timestamp, given, given_seconds, new_id, now, values
 
 KINDS = ("chat", "chat-sdk", "task", "webhook", "system", "notice")
 
@@ -77,70 +77,101 @@ class MessageOut(Base):
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 
-def _same_place(one: type[MessageOut], other: type[MessageOut]) -> Any:
-    return and_(
-        one.session_id == other.session_id,
-        one.channel_type == other.channel_type,
-        one.platform_id == other.platform_id,
-        func.coalesce(one.thread_id, "") == func.coalesce(other.thread_id, ""),
+_table = cast(Table, MessageOut.__table__)
+_earlier = aliased(MessageOut)
+# A row that waits for its first date (a reminder for tomorrow) holds nobody up; one that waits to be retried does.
+_BLOCKED = exists().where(
+    _earlier.session_id == MessageOut.session_id,
+    _earlier.channel_type == MessageOut.channel_type,
+    _earlier.platform_id == MessageOut.platform_id,
+    func.coalesce(_earlier.thread_id, "") == func.coalesce(MessageOut.thread_id, ""),
+    _earlier.seq < MessageOut.seq,
+    or_(
+        _earlier.status == "sending",
+        and_(_earlier.status == "pending", or_(_earlier.attempts > 0, _earlier.deliver_after <= now())),
+    ),
+)
+_CLAIM = (
+    update(_table)
+    .where(MessageOut.id == given("id"), MessageOut.status == "pending", MessageOut.deliver_after <= now(), ~_BLOCKED)
+    .values(
+        status="sending",
+        attempts=MessageOut.attempts + 1,
+        claim_token=MessageOut.claim_token + 1,
+        claim_expires_at=given_seconds("claim"),
     )
+    .returning(_table)
+)
 
 
-async def claim_delivery(conn: AsyncConnection, message_id: str, claim_seconds: float) -> Row[Any] | None:
+async def claim_delivery(conn: AsyncConnection, message_id: str, claim_seconds: float) -> AnyRow | None:
     """Take a row for sending, unless it is not due, not pending, or an earlier one to the same place is unfinished."""
-    earlier = aliased(MessageOut)
-    # A row that waits for its first date (a reminder for tomorrow) holds nobody up; one that waits to be retried does.
-    blocked = exists().where(
-        _same_place(earlier, MessageOut),
-        earlier.seq < MessageOut.seq,
-        or_(
-            earlier.status == "sending",
-            and_(earlier.status == "pending", or_(earlier.attempts > 0, earlier.deliver_after <= now())),
-        ),
-    )
-    statement = (
-        update(MessageOut)
-        .where(MessageOut.id == message_id, MessageOut.status == "pending", MessageOut.deliver_after <= now(), ~blocked)
-        .values(
-            status="sending",
-            attempts=MessageOut.attempts + 1,
-            claim_token=MessageOut.claim_token + 1,
-            claim_expires_at=now(claim_seconds),
-        )
-        .returning(MessageOut.__table__)
-    )
-    claimed: Row[Any] | None = (await conn.execute(statement)).one_or_none()
+    claimed: AnyRow | None = (await conn.execute(_CLAIM, values(id=message_id, claim=claim_seconds))).one_or_none()
     return claimed
 
 
+_DELIVERED = (
+    update(_table)
+    .where(
+        MessageOut.id == given("id"),
+        # A receipt also ends what had been called unknown.
+        or_(
+            and_(MessageOut.status == "sending", MessageOut.claim_token == given("token")),
+            MessageOut.status == "unknown",
+        ),
+    )
+    .values(
+        status="delivered",
+        receipt=bindparam("given_receipt", type_=_table.c.receipt.type),
+        delivered_at=now(),
+        claim_expires_at=None,
+        error=None,
+        error_class=None,
+    )
+    .returning(_table.c.id)
+)
+
+
+async def mark_delivered(conn: AsyncConnection, message_id: str, token: int, receipt: dict[str, Any]) -> bool:
+    """Write a receipt down, if the sending is still ours (or in doubt)."""
+    asked = values(id=message_id, token=token, receipt=receipt)
+    return (await conn.execute(_DELIVERED, asked)).one_or_none() is not None
+
+
 async def settle_delivery(conn: AsyncConnection, message_id: str, token: int, **changes: Any) -> bool:
-    """Write down how a sending ended, if it is still ours. A receipt also ends what had been called `unknown`."""
-    mine = and_(MessageOut.status == "sending", MessageOut.claim_token == token)
-    if changes.get("status") == "delivered":
-        mine = or_(mine, MessageOut.status == "unknown")
+    """Write down how a sending ended otherwise, if it is still ours."""
     statement = (
-        update(MessageOut).where(MessageOut.id == message_id, mine).values(claim_expires_at=None, **changes)
-    ).returning(MessageOut.id)
+        update(MessageOut)
+        .where(MessageOut.id == message_id, MessageOut.status == "sending", MessageOut.claim_token == token)
+        .values(claim_expires_at=None, **changes)
+        .returning(MessageOut.id)
+    )
     return (await conn.execute(statement)).one_or_none() is not None
 
 
-async def next_in_line(conn: AsyncConnection, row: Row[Any]) -> str | None:
-    """The next due message to the same place, which may have been rung for in vain while this one was being sent."""
-    query = (
-        select(MessageOut.id)
-        .where(
-            MessageOut.session_id == row.session_id,
-            MessageOut.channel_type == row.channel_type,
-            MessageOut.platform_id == row.platform_id,
-            func.coalesce(MessageOut.thread_id, "") == (row.thread_id or ""),
-            MessageOut.seq > row.seq,
-            MessageOut.status == "pending",
-            MessageOut.deliver_after <= now(),
-        )
-        .order_by(MessageOut.seq)
-        .limit(1)
+_NEXT = (
+    select(_table.c.id)
+    .where(
+        MessageOut.session_id == given("session"),
+        MessageOut.channel_type == given("channel"),
+        MessageOut.platform_id == given("place"),
+        func.coalesce(MessageOut.thread_id, "") == given("thread"),
+        MessageOut.seq > given("seq"),
+        MessageOut.status == "pending",
+        MessageOut.deliver_after <= now(),
     )
-    return (await conn.execute(query)).scalar_one_or_none()
+    .order_by(MessageOut.seq)
+    .limit(1)
+)
+
+
+async def next_in_line(conn: AsyncConnection, row: AnyRow) -> str | None:
+    """The next due message to the same place, which may have been rung for in vain while this one was being sent."""
+    place = values(channel=row.channel_type, place=row.platform_id, thread=row.thread_id or "")
+    found: str | None = (
+        await conn.execute(_NEXT, place | values(session=row.session_id, seq=row.seq))
+    ).scalar_one_or_none()
+    return found
 
 
 async def has_left(conn: AsyncConnection, turn_id: str) -> bool:
@@ -149,9 +180,3 @@ async def has_left(conn: AsyncConnection, turn_id: str) -> bool:
         MessageOut.turn_id == turn_id, MessageOut.kind != "notice", MessageOut.status != "cancelled"
     )
     return bool((await conn.execute(select(query.exists()))).scalar_one())
-
-
-async def delivery_place(conn: AsyncConnection, row: Row[Any]) -> str:
-    """The agent group on whose behalf a row is sent."""
-    query = select(Session.agent_group_id).where(Session.id == row.session_id)
-    return (await conn.execute(query)).scalar_one()

@@ -74,7 +74,7 @@ class UserDm(Base):
 async def remember_user(conn: AsyncConnection, user_id: str, kind: str, display_name: str | None) -> None:
     known = (await conn.execute(select(User.id).where(User.id == user_id))).scalar_one_or_none()
     if known is None:
-        await conn.execute(insert_ignoring(conn, User, id=user_id, kind=kind, display_name=display_name))
+        await insert_ignoring(conn, User, id=user_id, kind=kind, display_name=display_name)
 
 
 async def is_admin(conn: AsyncConnection, user_id: str, agent_group_id: str) -> bool:

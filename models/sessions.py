@@ -6,19 +6,23 @@ lease gets LeaseLostError and can write nothing. Transactions lock the session's
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
+    BindParameter,
     CheckConstraint,
     ColumnElement,
+    Float,
     ForeignKey,
     Index,
     Integer,
-    Row,
     String,
+    Table,
     and_,
+    bindparam,
     case,
+    func,
     or_,
     select,
     text,
@@ -26,8 +30,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.sql.dml import ReturningUpdate
 
-from models.base import Base, Id, Json, Timestamp, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, given, given_seconds, new_id, now, values
 from models.errors import LeaseLostError
 from models.groups import AgentGroup, MessagingGroup, Wiring
 from models.inbox import MessageIn
@@ -80,6 +85,9 @@ class Session(Base):
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 
+_table = cast(Table, Session.__table__)
+
+
 @dataclass(frozen=True)
 class Lease:
     """The right to run a session, until somebody with a higher token takes it."""
@@ -107,21 +115,48 @@ def not_resting() -> ColumnElement[bool]:
     return or_(Session.resume_after.is_(None), Session.resume_after <= now())
 
 
-def not_rung(repeat_seconds: float) -> ColumnElement[bool]:
-    return or_(Session.woken_at.is_(None), Session.woken_at < now(-repeat_seconds))
+def not_rung(minus_repeat: float | BindParameter[float]) -> ColumnElement[bool]:
+    """Nobody has rung for it within the last seconds (given as a negative number)."""
+    return or_(Session.woken_at.is_(None), Session.woken_at < now(minus_repeat))
 
 
 async def ensure_session(conn: AsyncConnection, agent_group_id: str, messaging_group_id: str, thread_id: str) -> None:
     """Make the active session of a conversation if there is none. A thousand callers at once make one."""
-    await conn.execute(
-        insert_ignoring(
-            conn,
-            Session,
-            agent_group_id=agent_group_id,
-            messaging_group_id=messaging_group_id,
-            thread_id=thread_id,
+    await insert_ignoring(
+        conn,
+        Session,
+        agent_group_id=agent_group_id,
+        messaging_group_id=messaging_group_id,
+        thread_id=thread_id,
+    )
+
+
+def _admit(wakes: bool) -> ReturningUpdate[Any]:
+    ringing = and_(not_leased(), not_resting(), not_rung(bindparam("given_minus_repeat", type_=Float)))
+    # Also while leased: that is how the worker learns that there is more.
+    bell = case((or_(ringing, ~not_leased()), now()), else_=Session.woken_at)
+    return (
+        update(_table)
+        .where(
+            Session.agent_group_id == given("agent_group"),
+            Session.messaging_group_id == given("place"),
+            Session.thread_id == given("thread"),
+            Session.status == "active",
+        )
+        .values(message_seq=Session.message_seq + 1, last_active=now(), woken_at=bell if wakes else Session.woken_at)
+        # Plain columns, judged below: SQLite gets expressions in RETURNING wrong next to a partial index.
+        .returning(
+            _table.c.id,
+            _table.c.provider,
+            _table.c.message_seq,
+            _table.c.woken_at,
+            _table.c.last_active,
+            _table.c.lease_expires_at,
         )
     )
+
+
+_ADMIT = {wakes: _admit(wakes) for wakes in (True, False)}
 
 
 async def admit(
@@ -137,32 +172,9 @@ async def admit(
 
     A wake is not needed while one is on its way (younger than `repeat_seconds`), while a worker has the session (it
     looks again before it lets go: `release` tells it) or while the session rests until a later time."""
-    ringing = and_(not_leased(), not_resting(), not_rung(repeat_seconds))
-    statement = (
-        update(Session)
-        .where(
-            Session.agent_group_id == agent_group_id,
-            Session.messaging_group_id == messaging_group_id,
-            Session.thread_id == thread_id,
-            Session.status == "active",
-        )
-        .values(
-            message_seq=Session.message_seq + 1,
-            last_active=now(),
-            # Also while leased: that is how the worker learns that there is more.
-            woken_at=case((or_(ringing, ~not_leased()), now()), else_=Session.woken_at) if wakes else Session.woken_at,
-        )
-        # Plain columns, judged below: SQLite gets expressions in RETURNING wrong next to a partial index.
-        .returning(
-            Session.id,
-            Session.provider,
-            Session.message_seq,
-            Session.woken_at,
-            Session.last_active,
-            Session.lease_expires_at,
-        )
-    )
-    row = (await conn.execute(statement)).one_or_none()
+    key = values(agent_group=agent_group_id, place=messaging_group_id, thread=thread_id)
+    asked = key | values(minus_repeat=-repeat_seconds) if wakes else key
+    row = (await conn.execute(_ADMIT[wakes], asked)).one_or_none()
     if row is None:
         return None
     leased = row.lease_expires_at is not None and row.lease_expires_at >= row.last_active
@@ -171,41 +183,70 @@ async def admit(
     return Admission(row.id, row.provider, row.message_seq, ring)
 
 
-async def claim(conn: AsyncConnection, session_id: str, owner: str, lease_seconds: float) -> Row[Any] | None:
-    """Take the session if nobody has it. The first event number of the new holder is given out with it.
+_DUE = select(MessageIn.id).where(
+    MessageIn.session_id == given("session"),
+    MessageIn.status.in_(["pending", "processing"]),
+    MessageIn.process_after <= now(),
+)
+_CLAIM = (
+    update(_table)
+    .where(Session.id == given("session"), Session.status == "active", not_leased(), not_resting(), _DUE.exists())
+    .values(
+        lease_owner=given("owner"),
+        lease_token=Session.lease_token + 1,
+        lease_expires_at=given_seconds("lease"),
+        activity="calling model",
+        activity_since=now(),
+        woken_at=None,
+        resume_after=None,
+        event_seq=Session.event_seq + 1,
+        turn_seq=Session.turn_seq + 1,
+    )
+    .returning(
+        _table.c.id,
+        _table.c.agent_group_id,
+        _table.c.provider,
+        _table.c.model,
+        _table.c.continuation,
+        _table.c.lease_token,
+        _table.c.event_seq,
+        _table.c.turn_seq,
+    )
+)
+
+
+async def claim(conn: AsyncConnection, session_id: str, owner: str, lease_seconds: float) -> AnyRow | None:
+    """Take the session if nobody has it. The next turn's number and its first event's are given out with it.
 
     None means: nothing is due, somebody has it, it rests, it is closed, or it does not exist. Nothing was changed."""
-    due = select(MessageIn.id).where(
-        MessageIn.session_id == session_id,
-        MessageIn.status.in_(["pending", "processing"]),
-        MessageIn.process_after <= now(),
+    asked = values(session=session_id, owner=owner, lease=lease_seconds)
+    claimed: AnyRow | None = (await conn.execute(_CLAIM, asked)).one_or_none()
+    return claimed
+
+
+async def give_back_turn_number(conn: AsyncConnection, session_id: str) -> None:
+    """The claim goes on with an open turn and needs no new number."""
+    statement = update(_table).where(Session.id == session_id)
+    await conn.execute(statement.values(turn_seq=Session.turn_seq - 1, activity="resuming"))
+
+
+_OURS = and_(
+    Session.id == given("session"), Session.lease_token == given("token"), Session.lease_owner == given("owner")
+)
+_NUMBERS = {
+    "message_seq": Session.message_seq + given("messages"),
+    "event_seq": Session.event_seq + given("events"),
+}
+_HOLD = (
+    update(_table)
+    .where(_OURS)
+    .values(
+        **_NUMBERS,
+        activity=func.coalesce(given("activity"), Session.activity),
+        activity_since=case((given("activity").is_(None), Session.activity_since), else_=now()),
     )
-    statement = (
-        update(Session)
-        .where(Session.id == session_id, Session.status == "active", not_leased(), not_resting(), due.exists())
-        .values(
-            lease_owner=owner,
-            lease_token=Session.lease_token + 1,
-            lease_expires_at=now(lease_seconds),
-            activity="resuming",
-            activity_since=now(),
-            woken_at=None,
-            resume_after=None,
-            event_seq=Session.event_seq + 1,
-            turn_seq=Session.turn_seq + 1,
-        )
-        .returning(
-            Session.id,
-            Session.agent_group_id,
-            Session.provider,
-            Session.model,
-            Session.continuation,
-            Session.lease_token,
-            Session.event_seq,
-            Session.turn_seq,
-        )
-    )
-    return (await conn.execute(statement)).one_or_none()
+    .returning(_table.c.message_seq, _table.c.event_seq)
+)
 
 
 async def hold(
@@ -214,19 +255,8 @@ async def hold(
     """Check that the lease is ours and keep it ours until the commit; say what we are doing; take numbers.
 
     Returns the last message number and the last event number given out."""
-    values: dict[str, Any] = {
-        "message_seq": Session.message_seq + messages,
-        "event_seq": Session.event_seq + events,
-    }
-    if activity is not None:
-        values |= {"activity": activity[:200], "activity_since": now()}
-    statement = (
-        update(Session)
-        .where(Session.id == lease.session_id, Session.lease_token == lease.token, Session.lease_owner == lease.owner)
-        .values(values)
-        .returning(Session.message_seq, Session.event_seq)
-    )
-    row = (await conn.execute(statement)).one_or_none()
+    asked = _of(lease) | values(messages=messages, events=events, activity=activity and activity[:200])
+    row = (await conn.execute(_HOLD, asked)).one_or_none()
     if row is None:
         raise LeaseLostError(f"session {lease.session_id}: lease {lease.token} is no longer ours")
     return row.message_seq, row.event_seq
@@ -237,6 +267,26 @@ class Released:
     message_seq: int
     event_seq: int
     more: bool  # somebody rang while we had it
+
+
+_RELEASE = (
+    update(_table)
+    .where(_OURS)
+    .values(
+        **_NUMBERS,
+        lease_owner=None,
+        lease_expires_at=None,
+        activity=None,
+        activity_since=now(),
+        # Whoever calls this rings if it must; the mark keeps the sweep from ringing as well.
+        woken_at=case((or_(given("ring"), Session.woken_at.is_not(None)), now()), else_=None),
+        resume_after=case((given("rests"), given_seconds("rest")), else_=None),
+        continuation=func.coalesce(
+            bindparam("given_continuation", type_=_table.c.continuation.type), Session.continuation
+        ),
+    )
+    .returning(_table.c.message_seq, _table.c.event_seq, _table.c.woken_at)
+)
 
 
 async def release(
@@ -250,29 +300,22 @@ async def release(
     continuation: dict[str, Any] | None = None,
 ) -> Released:
     """Let go of the session, as the first statement of the transaction that writes how its turn ended."""
-    values: dict[str, Any] = {
-        "lease_owner": None,
-        "lease_expires_at": None,
-        "activity": None,
-        "activity_since": now(),
-        "message_seq": Session.message_seq + messages,
-        "event_seq": Session.event_seq + events,
-        # Whoever calls this rings if it must; the mark keeps the sweep from ringing as well.
-        "woken_at": now() if ring else case((Session.woken_at.is_not(None), now()), else_=None),
-        "resume_after": None if rest_seconds is None else now(rest_seconds),
-    }
-    if continuation is not None:
-        values["continuation"] = continuation
-    statement = (
-        update(Session)
-        .where(Session.id == lease.session_id, Session.lease_token == lease.token, Session.lease_owner == lease.owner)
-        .values(values)
-        .returning(Session.message_seq, Session.event_seq, Session.woken_at)
+    asked = _of(lease) | values(
+        messages=messages,
+        events=events,
+        ring=ring,
+        rests=rest_seconds is not None,
+        rest=rest_seconds or 0.0,
+        continuation=continuation,
     )
-    row = (await conn.execute(statement)).one_or_none()
+    row = (await conn.execute(_RELEASE, asked)).one_or_none()
     if row is None:
         raise LeaseLostError(f"session {lease.session_id}: lease {lease.token} is no longer ours")
     return Released(row.message_seq, row.event_seq, more=row.woken_at is not None)
+
+
+def _of(lease: Lease) -> dict[str, Any]:
+    return values(session=lease.session_id, token=lease.token, owner=lease.owner)
 
 
 async def renew(conn: AsyncConnection, owner: str, session_ids: list[str], lease_seconds: float) -> set[str]:
@@ -286,17 +329,25 @@ async def renew(conn: AsyncConnection, owner: str, session_ids: list[str], lease
     return set((await conn.execute(statement)).scalars())
 
 
-async def may_reach(conn: AsyncConnection, agent_group_id: str, channel_type: str, platform_id: str) -> bool:
-    """Whether an agent may send to a place: it is wired there, or has a session there."""
-    place = select(MessagingGroup.id).where(
-        MessagingGroup.channel_type == channel_type, MessagingGroup.platform_id == platform_id
+_group = select(_table.c.agent_group_id).where(Session.id == given("session")).scalar_subquery()
+_place = select(MessagingGroup.id).where(
+    MessagingGroup.channel_type == given("channel"), MessagingGroup.platform_id == given("place")
+)
+_REACHES = select(
+    or_(
+        select(Wiring.id).where(Wiring.agent_group_id == _group, Wiring.messaging_group_id.in_(_place)).exists(),
+        select(Session.id).where(Session.agent_group_id == _group, Session.messaging_group_id.in_(_place)).exists(),
     )
-    wired = select(Wiring.id).where(Wiring.agent_group_id == agent_group_id, Wiring.messaging_group_id.in_(place))
-    talks = select(Session.id).where(Session.agent_group_id == agent_group_id, Session.messaging_group_id.in_(place))
-    return bool((await conn.execute(select(or_(wired.exists(), talks.exists())))).scalar_one())
+)
 
 
-async def find_session(conn: AsyncConnection, session_id: str) -> Row[Any] | None:
+async def may_reach(conn: AsyncConnection, session_id: str, channel_type: str, platform_id: str) -> bool:
+    """Whether a session's agent may send to a place: it is wired there, or has a session there."""
+    asked = values(session=session_id, channel=channel_type, place=platform_id)
+    return bool((await conn.execute(_REACHES, asked)).scalar_one())
+
+
+async def find_session(conn: AsyncConnection, session_id: str) -> AnyRow | None:
     query = (
         select(Session.__table__, AgentGroup.folder, AgentGroup.provider.label("group_provider"))
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)

@@ -1,7 +1,7 @@
 """Turns and their journal: each tool or model call is a step, written before (intent) and after (result)."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
@@ -10,8 +10,8 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
-    Row,
     String,
+    Table,
     Text,
     UniqueConstraint,
     func,
@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import Base, Id, Json, Timestamp, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, given, new_id, now, values
 
 _OPEN = text("status IN ('running', 'waiting', 'parked')")
 
@@ -79,16 +79,30 @@ class Step(Base):
     ended_at: Mapped[datetime | None] = mapped_column(Timestamp)
 
 
-async def open_turn(conn: AsyncConnection, session_id: str) -> Row[Any] | None:
+_table = cast(Table, Turn.__table__)
+
+
+async def open_turn(conn: AsyncConnection, session_id: str) -> AnyRow | None:
     query = select(Turn.__table__).where(Turn.session_id == session_id, _OPEN)
     return (await conn.execute(query)).one_or_none()
+
+
+_COMPLETE = (
+    update(_table)
+    .where(Turn.id == given("turn"))
+    .values(status="completed", ended_at=now(), error=None, error_class=None)
+)
+
+
+async def complete_turn(conn: AsyncConnection, turn_id: str) -> None:
+    await conn.execute(_COMPLETE, values(turn=turn_id))
 
 
 async def set_turn(conn: AsyncConnection, turn_id: str, **changes: Any) -> None:
     await conn.execute(update(Turn).where(Turn.id == turn_id).values(**changes))
 
 
-async def find_step(conn: AsyncConnection, turn_id: str, key: str) -> Row[Any] | None:
+async def find_step(conn: AsyncConnection, turn_id: str, key: str) -> AnyRow | None:
     query = select(Step.__table__).where(Step.turn_id == turn_id, Step.key == key)
     return (await conn.execute(query)).one_or_none()
 

@@ -1,23 +1,35 @@
 """INSERT that gives way to an existing row: the same statement for both databases."""
 
-from typing import Any
+from functools import cache
+from typing import Any, cast
 
+from sqlalchemy import Table
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import Base
 
-
-def insert_ignoring(conn: AsyncConnection, table: type[Base], **values: Any) -> postgresql.Insert | sqlite.Insert:
-    """INSERT … ON CONFLICT DO NOTHING: whoever comes second inserts nothing and gets no error."""
-    make = postgresql.insert if conn.dialect.name == "postgresql" else sqlite.insert
-    return make(table).values(**values).on_conflict_do_nothing()
+Insert = postgresql.Insert | sqlite.Insert
 
 
-def insert_or_update(
-    conn: AsyncConnection, table: type[Base], key: list[str], **values: Any
-) -> postgresql.Insert | sqlite.Insert:
+async def insert_ignoring(conn: AsyncConnection, table: type[Base], **row: Any) -> bool:
+    """INSERT … ON CONFLICT DO NOTHING: whoever comes second inserts nothing and gets no error, but False."""
+    return (await conn.execute(_ignoring(conn.dialect.name, table), row)).one_or_none() is not None
+
+
+async def insert_or_update(conn: AsyncConnection, table: type[Base], key: list[str], **row: Any) -> None:
     """INSERT, or on the same key UPDATE everything else."""
-    make = postgresql.insert if conn.dialect.name == "postgresql" else sqlite.insert
-    changes = {name: value for name, value in values.items() if name not in key}
-    return make(table).values(**values).on_conflict_do_update(index_elements=key, set_=changes)
+    changes = {name: value for name, value in row.items() if name not in key}
+    statement = _insert(conn.dialect.name, table).values(**row)
+    await conn.execute(statement.on_conflict_do_update(index_elements=key, set_=changes))
+
+
+@cache
+def _ignoring(dialect: str, table: type[Base]) -> Any:
+    key = next(iter(cast(Table, table.__table__).primary_key.columns))
+    return _insert(dialect, table).on_conflict_do_nothing().returning(key)
+
+
+def _insert(dialect: str, table: type[Base]) -> Insert:
+    make = postgresql.insert if dialect == "postgresql" else sqlite.insert
+    return make(cast(Table, table.__table__))

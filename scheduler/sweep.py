@@ -5,12 +5,11 @@ what exists. Several sweeps at once share the work: PostgreSQL skips rows anothe
 writer, and each row that is rung for is marked, so that the next sweep leaves it alone for a while."""
 
 from dataclasses import dataclass, field
-from typing import Any
 
-from sqlalchemy import Row, Select, func, select, text, update
+from sqlalchemy import Select, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models.base import new_id, now
+from models.base import AnyRow, new_id, now
 from models.database import Database
 from models.fleet import forget_dead_processes
 from models.groups import AgentGroup
@@ -59,13 +58,13 @@ async def _due_sessions(conn: AsyncConnection, repeat_seconds: float) -> list[Wa
         .where(MessageIn.status == "pending", MessageIn.wakes, MessageIn.process_after <= now())
         .distinct()
     )
-    where = (Session.id.in_(due), Session.status == "active", not_leased(), not_resting(), not_rung(repeat_seconds))
+    where = (Session.id.in_(due), Session.status == "active", not_leased(), not_resting(), not_rung(-repeat_seconds))
     return await _ring(conn, select(Session.id).where(*where))
 
 
 async def _stale_leases(conn: AsyncConnection, repeat_seconds: float) -> list[Wake]:
     """Sessions whose worker died. They keep their lease columns: the next claim takes over from them."""
-    return await _ring(conn, select(Session.id).where(Session.lease_expires_at < now(), not_rung(repeat_seconds)))
+    return await _ring(conn, select(Session.id).where(Session.lease_expires_at < now(), not_rung(-repeat_seconds)))
 
 
 async def _ring(conn: AsyncConnection, sessions: Select[str]) -> list[Wake]:
@@ -122,7 +121,7 @@ async def _recur(conn: AsyncConnection) -> None:
         await conn.execute(update(MessageIn).where(MessageIn.id == row.id).values(recurred=True))
 
 
-async def _follow(conn: AsyncConnection, row: Row[Any]) -> None:
+async def _follow(conn: AsyncConnection, row: AnyRow) -> None:
     try:
         due = next_after(row.recurrence, row.process_after, row.timezone)
     except RecurrenceError:
@@ -143,7 +142,7 @@ async def _follow(conn: AsyncConnection, row: Row[Any]) -> None:
         "sender_id": row.sender_id,
         "content": row.content,
     }
-    await conn.execute(insert_ignoring(conn, MessageIn, **values))
+    await insert_ignoring(conn, MessageIn, **values)
 
 
 async def _next_seq(conn: AsyncConnection, session_id: str) -> int:

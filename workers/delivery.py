@@ -5,17 +5,17 @@ When a sender died half-way, a channel that honours keys is sent it again; one t
 as `unknown` and people are told: guessing could say it twice."""
 
 import asyncio
-from typing import Any, Literal
+from typing import Literal
 
 import structlog
-from sqlalchemy import Row, select, update
+from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import Channel, Destination, OutboundMessage, Receipt
 from adapters.errors import AdapterError, DeliveryError, ErrorClass
 from adapters.events import DeliveryChanged
-from models.base import now
-from models.outbox import MessageOut, claim_delivery, delivery_place, next_in_line, settle_delivery
+from models.base import AnyRow, now
+from models.outbox import MessageOut, claim_delivery, mark_delivered, next_in_line, settle_delivery
 from models.people import owner_addresses
 from models.sessions import Session, may_reach
 from workers.events import envelope
@@ -30,11 +30,10 @@ async def send(runtime: Runtime, message_out_id: str) -> None:
     """Send a message and whatever waits behind it."""
     following: str | None = message_out_id
     while following is not None:
-        row = await _claim(runtime, following)
-        if row is None:
+        claimed = await _claim(runtime, following)
+        if claimed is None:
             return
-        await _send_claimed(runtime, row)
-        following = await runtime.db.read(lambda conn, row=row: next_in_line(conn, row))  # type: ignore[misc]
+        following = await _send_claimed(runtime, *claimed)
 
 
 async def settle_doubtful(runtime: Runtime, message_out_id: str) -> None:
@@ -43,62 +42,77 @@ async def settle_doubtful(runtime: Runtime, message_out_id: str) -> None:
         lambda conn: _take_doubtful(conn, message_out_id, runtime.settings.delivery_seconds)
     )
     if row is None:
-        return None
+        return
+    following = await _settle(runtime, row)
+    if following is not None:
+        runtime.bells.deliver(following)
+
+
+async def _settle(runtime: Runtime, row: AnyRow) -> str | None:
     try:
         channel = runtime.registry.channels.get(row.channel_type)
         receipt = await channel.find_receipt(row.idempotency_key)
     except AdapterError as error:
         return await _give_up(runtime, row, ErrorClass.INVALID_REQUEST, str(error))
     if receipt is not None:
-        await _delivered(runtime, row, receipt)
-    elif channel.capabilities.idempotent:
+        return await _delivered(runtime, row, receipt)
+    if channel.capabilities.idempotent:
         await runtime.db.transact(lambda conn: settle_delivery(conn, row.id, row.claim_token, status="pending"))
-        runtime.bells.deliver(row.id)
-    else:
-        why = "its sender died while sending; the platform cannot say whether it arrived"
-        await _give_up(runtime, row, ErrorClass.WORKER_LOST, why, status="unknown")
-    return None
+        return str(row.id)
+    why = "its sender died while sending; the platform cannot say whether it arrived"
+    return await _give_up(runtime, row, ErrorClass.WORKER_LOST, why, status="unknown")
 
 
-async def _claim(runtime: Runtime, message_out_id: str) -> Row[Any] | None:
-    return await runtime.db.transact(
-        lambda conn: claim_delivery(conn, message_out_id, runtime.settings.delivery_seconds)
-    )
+async def _claim(runtime: Runtime, message_out_id: str) -> tuple[AnyRow, bool] | None:
+    """The row, now ours to send, and whether its agent may send there at all."""
+
+    async def work(conn: AsyncConnection) -> tuple[AnyRow, bool] | None:
+        row = await claim_delivery(conn, message_out_id, runtime.settings.delivery_seconds)
+        if row is None:
+            return None
+        # Notices are the fleet's own, to the place a message came from and to owners.
+        return row, row.kind == "notice" or await may_reach(conn, row.session_id, row.channel_type, row.platform_id)
+
+    return await runtime.db.transact(work)
 
 
-async def _take_doubtful(conn: AsyncConnection, message_out_id: str, seconds: float) -> Row[Any] | None:
+async def _take_doubtful(conn: AsyncConnection, message_out_id: str, seconds: float) -> AnyRow | None:
     statement = (
         update(MessageOut)
         .where(MessageOut.id == message_out_id, MessageOut.status == "sending", MessageOut.claim_expires_at < now())
         .values(claim_token=MessageOut.claim_token + 1, claim_expires_at=now(seconds))
         .returning(MessageOut.__table__)
     )
-    taken: Row[Any] | None = (await conn.execute(statement)).one_or_none()
+    taken: AnyRow | None = (await conn.execute(statement)).one_or_none()
     return taken
 
 
-async def _send_claimed(runtime: Runtime, row: Row[Any]) -> None:
+async def _send_claimed(runtime: Runtime, row: AnyRow, may_go_there: bool) -> str | None:
+    """Send it; returns the next in line."""
+    if not may_go_there:
+        why = f"this agent may not send to {row.channel_type} {row.platform_id!r}"
+        return await _give_up(runtime, row, ErrorClass.INVALID_REQUEST, why)
     try:
         channel = runtime.registry.channels.get(row.channel_type)
-        await _check_destination(runtime, row)
+    except AdapterError as error:
+        return await _give_up(runtime, row, ErrorClass.INVALID_REQUEST, str(error))
+    try:
         # Ends before the claim does, so that nobody else settles the row while we still send.
         async with asyncio.timeout(runtime.settings.delivery_seconds * 0.75):
             receipt = await channel.deliver(_outbound(row))
     except DeliveryError as error:
-        await _failed(runtime, row, channel, error)
+        return await _failed(runtime, row, channel, error)
     except TimeoutError:
-        await _failed(runtime, row, channel, DeliveryError("no answer in time", retryable=True, may_have_arrived=True))
-    except AdapterError as error:
-        await _give_up(runtime, row, ErrorClass.INVALID_REQUEST, str(error))
+        late = DeliveryError("no answer in time", retryable=True, may_have_arrived=True)
+        return await _failed(runtime, row, channel, late)
     except Exception as error:  # a driver's bug must not leave the row in doubt for ever
         log.exception("channel.crashed", channel=row.channel_type)
         crash = DeliveryError(f"{type(error).__name__}: {error}", retryable=True, may_have_arrived=True)
-        await _failed(runtime, row, channel, crash)
-    else:
-        await _delivered(runtime, row, receipt)
+        return await _failed(runtime, row, channel, crash)
+    return await _delivered(runtime, row, receipt)
 
 
-def _outbound(row: Row[Any]) -> OutboundMessage:
+def _outbound(row: AnyRow) -> OutboundMessage:
     return OutboundMessage(
         destination=Destination(row.platform_id, row.thread_id),
         content=row.content,
@@ -107,41 +121,21 @@ def _outbound(row: Row[Any]) -> OutboundMessage:
     )
 
 
-async def _check_destination(runtime: Runtime, row: Row[Any]) -> None:
-    """An agent reaches only places it is wired to or talks in. Notices are the fleet's own, to owners."""
-    if row.kind == "notice":
-        return
-
-    async def allowed(conn: AsyncConnection) -> bool:
-        return await may_reach(conn, await delivery_place(conn, row), row.channel_type, row.platform_id)
-
-    if not await runtime.db.read(allowed):
-        raise DeliveryError(f"this agent may not send to {row.channel_type} {row.platform_id!r}", retryable=False)
-
-
-async def _delivered(runtime: Runtime, row: Row[Any], receipt: Receipt) -> None:
+async def _delivered(runtime: Runtime, row: AnyRow, receipt: Receipt) -> str | None:
     stored = {"platform_message_id": receipt.platform_message_id, **receipt.details}
-    done = await uninterrupted(
-        runtime.db.transact(
-            lambda conn: settle_delivery(
-                conn,
-                row.id,
-                row.claim_token,
-                status="delivered",
-                receipt=stored,
-                delivered_at=now(),
-                error=None,
-                error_class=None,
-            ),
-            patience=runtime.settings.delivery_seconds / 2,
-        )
-    )
+
+    async def work(conn: AsyncConnection) -> tuple[bool, str | None]:
+        done = await mark_delivered(conn, row.id, row.claim_token, stored)
+        return done, await next_in_line(conn, row)
+
+    done, following = await uninterrupted(runtime.db.transact(work, patience=runtime.settings.delivery_seconds / 2))
     if done:
         event = DeliveryChanged(message=row.seq, status="delivered", channel=row.channel_type)
         runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
+    return following
 
 
-async def _failed(runtime: Runtime, row: Row[Any], channel: Channel, error: DeliveryError) -> None:
+async def _failed(runtime: Runtime, row: AnyRow, channel: Channel, error: DeliveryError) -> str | None:
     if error.may_have_arrived and not channel.capabilities.idempotent:
         return await _give_up(runtime, row, ErrorClass.TRANSPORT, str(error), status="unknown")
     delay = runtime.backoff.delay(row.attempts, error.retry_after) if error.retryable else None
@@ -149,30 +143,23 @@ async def _failed(runtime: Runtime, row: Row[Any], channel: Channel, error: Deli
         error_class = ErrorClass.TRANSPORT if error.retryable else ErrorClass.INVALID_REQUEST
         return await _give_up(runtime, row, error_class, str(error))
     log.warning("delivery.retry", message=row.id, channel=row.channel_type, error=str(error), retry_in=delay)
+    changes = {"status": "pending", "error": str(error), "error_class": ErrorClass.TRANSPORT}
     await runtime.db.transact(
-        lambda conn: settle_delivery(
-            conn,
-            row.id,
-            row.claim_token,
-            status="pending",
-            deliver_after=now(delay),
-            error=str(error),
-            error_class=ErrorClass.TRANSPORT,
-        )
+        lambda conn: settle_delivery(conn, row.id, row.claim_token, deliver_after=now(delay), **changes)
     )
     event = DeliveryChanged(message=row.seq, status="retrying", channel=row.channel_type, error=str(error))
     runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
-    return None
+    return None  # those behind it wait for it
 
 
 async def _give_up(
     runtime: Runtime,
-    row: Row[Any],
+    row: AnyRow,
     error_class: ErrorClass,
     why: str,
     *,
     status: Literal["failed", "unknown"] = "failed",
-) -> None:
+) -> str | None:
     """Nobody will send this again by itself: the agent hears of it in its next turn, the owners at once."""
     log.error("delivery.given_up", message=row.id, channel=row.channel_type, status=status, error=why)
 
@@ -198,6 +185,7 @@ async def _give_up(
         runtime.bells.deliver(message_out_id)
     event = DeliveryChanged(message=row.seq, status=status, channel=row.channel_type, error=why)
     runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
+    return await runtime.db.read(lambda conn: next_in_line(conn, row))
 
 
 async def _take_numbers(conn: AsyncConnection, session_id: str, count: int) -> int:

@@ -13,11 +13,11 @@ from adapters.events import AnyEvent, Envelope, Result, TurnEnded, UsageReport
 from models.base import new_id, now
 from models.conversation import TranscriptItem, Usage
 from models.database import Database
-from models.inbox import MessageIn, settle
+from models.inbox import MessageIn, complete_messages, settle
 from models.outbox import MessageOut, has_left
 from models.people import owner_addresses
 from models.sessions import release
-from models.turns import set_turn
+from models.turns import complete_turn, set_turn
 from scheduler.backoff import Backoff
 from workers.journal import Journal, count_lasting
 from workers.loop import uninterrupted
@@ -26,6 +26,10 @@ from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
 
 log = structlog.get_logger()
+
+_INSERT_OUT = insert(MessageOut.__table__)  # type: ignore[arg-type]
+_INSERT_TRANSCRIPT = insert(TranscriptItem.__table__)  # type: ignore[arg-type]
+_INSERT_USAGE = insert(Usage.__table__)  # type: ignore[arg-type]
 
 # Long enough to sit out a restart of the database: what the provider said is in memory only.
 PATIENCE_SECONDS = 60.0
@@ -78,12 +82,12 @@ class Ending:
             )
             first = released.message_seq - len(rows) + 1
             if rows:
-                await conn.execute(insert(MessageOut), [row | {"seq": first + n} for n, row in enumerate(rows)])
-            await settle(conn, turn.id, "completed", error=None, error_class=None)
-            await set_turn(conn, turn.id, status="completed", ended_at=now(), error=None, error_class=None)
-            await conn.execute(insert(TranscriptItem), self._transcript(prompt, texts))
+                await conn.execute(_INSERT_OUT, [row | {"seq": first + n} for n, row in enumerate(rows)])
+            await complete_messages(conn, turn.id)
+            await complete_turn(conn, turn.id)
+            await conn.execute(_INSERT_TRANSCRIPT, self._transcript(prompt, texts))
             if usage:
-                await conn.execute(insert(Usage), [self._usage(report) for report in usage])
+                await conn.execute(_INSERT_USAGE, [self._usage(report) for report in usage])
             stored = await self._journal.store(conn, events, released.event_seq)
             return Ended("completed", released.more, [row["id"] for row in rows]), stored
 
@@ -109,14 +113,7 @@ class Ending:
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
             released = await release(conn, turn.lease, events=count_lasting(events), rest_seconds=delay)
-            await settle(
-                conn,
-                turn.id,
-                "pending",
-                process_after=now(delay),
-                error=failure.message,
-                error_class=failure.error_class,
-            )
+            await settle(conn, turn.id, "pending", error=failure.message, error_class=failure.error_class)
             await set_turn(conn, turn.id, status="waiting", error=failure.message, error_class=failure.error_class)
             return Ended("waiting"), await self._journal.store(conn, events, released.event_seq)
 

@@ -12,9 +12,10 @@ from typing import Any
 import redis.asyncio
 import structlog
 from redis.exceptions import RedisError
-from sqlalchemy import Row, func, select
+from sqlalchemy import func, select
 
 from adapters.events import AnyEvent, Envelope, event_from_dict
+from models.base import AnyRow
 from models.conversation import Event, events_after
 from models.database import Database
 
@@ -37,7 +38,7 @@ def envelope(
     return Envelope(session=session_id, turn=turn_id, seq=seq, after=after, at=datetime.now(UTC), event=event)
 
 
-def stored_envelope(row: Row[Any]) -> Envelope:
+def stored_envelope(row: AnyRow) -> Envelope:
     event = event_from_dict(row.payload)
     return Envelope(session=row.session_id, turn=row.turn_id, seq=row.seq, at=row.created_at, event=event)
 

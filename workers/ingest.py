@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
-from sqlalchemy import Row, and_, select
+from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import ErrorClass
 from adapters.registry import Registry
-from models.base import new_id
+from models.base import AnyRow, new_id
 from models.database import Database
 from models.fleet import reject
 from models.groups import agent_folders, ensure_messaging_group, find_agent_group, wirings_of
@@ -143,8 +143,7 @@ async def _store(
     if not known:
         reason = f"there is no provider {provider!r} here; installed: {', '.join(registry.providers.names)}"
         values |= {"status": "failed", "error_class": ErrorClass.UNKNOWN_PROVIDER, "error": reason}
-    inserted = (await conn.execute(insert_ignoring(conn, MessageIn, **values).returning(MessageIn.id))).one_or_none()
-    if inserted is None:
+    if not await insert_ignoring(conn, MessageIn, **values):
         await conn.rollback()  # gives the number back
         return None
     if incoming.sender_id is not None:
@@ -206,7 +205,7 @@ async def _existing(conn: AsyncConnection, incoming: Incoming, row_id: str) -> A
             MessageIn.platform_id == incoming.platform_id,
             MessageIn.platform_message_id == incoming.message_id,
         )
-    row: Row[Any] = (await conn.execute(select(MessageIn.id, MessageIn.session_id, MessageIn.seq).where(same))).first()  # type: ignore[assignment]
+    row: AnyRow = (await conn.execute(select(MessageIn.id, MessageIn.session_id, MessageIn.seq).where(same))).first()  # type: ignore[assignment]
     return Accepted(message_id=row.id, session_id=row.session_id, seq=row.seq, duplicate=True)
 
 

@@ -19,6 +19,7 @@ from workers.events import Publisher, envelope
 from workers.loop import Job, Stop, uninterrupted
 
 GATHER_SECONDS = 0.02
+_INSERT = insert(Event.__table__)  # type: ignore[arg-type]
 
 
 class Journal:
@@ -87,7 +88,7 @@ class Journal:
             else:
                 envelopes.append(envelope(self.lease.session_id, event, turn_id=self.turn_id, after=seq))
         if rows:
-            await conn.execute(insert(Event), rows)
+            await conn.execute(_INSERT, rows)
         return envelopes
 
     def publish(self, envelopes: list[Envelope]) -> None:

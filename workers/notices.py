@@ -49,7 +49,7 @@ async def owner_notices(
 async def store_notices(conn: AsyncConnection, rows: list[dict[str, Any]]) -> list[str]:
     """Write them, each once whatever happens; returns the ids to ring for."""
     for row in rows:
-        await conn.execute(insert_ignoring(conn, MessageOut, **row))
+        await insert_ignoring(conn, MessageOut, **row)
     return [row["id"] for row in rows]
 
 

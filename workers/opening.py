@@ -5,21 +5,24 @@ One transaction. If there is nothing to do it is rolled back, and the session wa
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, insert, select
+from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import Capabilities
 from adapters.errors import ErrorClass
-from adapters.events import AnyEvent, TurnStarted
+from adapters.events import AnyEvent, TurnStarted, event_to_dict
 from adapters.registry import Registry
-from models.base import new_id
+from models.base import AnyRow, new_id, now
 from models.conversation import Event
-from models.groups import AgentGroup
-from models.inbox import TRAVELS_ALONE_AFTER, begin_processing, due_batch, messages_of_turn, settle
+from models.groups import how_it_runs
+from models.inbox import TRAVELS_ALONE_AFTER, batch, begin_processing, due_messages, messages_of_turn, settle
 from models.outbox import has_left
-from models.sessions import Lease, claim
+from models.sessions import Lease, claim, give_back_turn_number
 from models.turns import Turn, open_turn, set_turn
 from workers.settings import Settings
+
+_INSERT_TURN = insert(Turn.__table__)  # type: ignore[arg-type]
+_INSERT_EVENT = insert(Event.__table__)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class OpenedTurn:
     agent_group_id: str
     folder: str
     options: dict[str, Any]
-    messages: list[Row[Any]]
+    messages: list[AnyRow]
     event_seq: int
     started: AnyEvent
     # Why it must not be run after all: it is ended at once with this.
@@ -67,50 +70,36 @@ async def open_next(
     session = await claim(conn, session_id, owner, settings.lease_seconds)
     if session is None:
         raise NothingToDo
-    group = await _group(conn, session.agent_group_id)
+    group = await how_it_runs(conn, session.agent_group_id)
     provider = session.provider or group.provider or settings.default_provider
     if queue_provider is not None and provider != queue_provider and provider in registry.providers.names:
         await conn.rollback()
         return Elsewhere(provider)
     lease = Lease(session.id, owner, session.lease_token)
     model = session.model or group.model or settings.default_model
-    interrupted = await open_turn(conn, session_id)
+    due = await due_messages(conn, session_id)
+    unfinished = await open_turn(conn, session_id) if any(message.turn_id for message in due) else None
     verdict = None
-    if interrupted is not None:
-        turn_id, number, attempt = interrupted.id, interrupted.number, interrupted.attempt + 1
-        messages = await messages_of_turn(conn, turn_id)
-        verdict = await _verdict(conn, registry, settings, interrupted, messages, provider)
+    if unfinished is not None:
+        messages = await messages_of_turn(conn, unfinished.id)
+        verdict = await _verdict(conn, registry, settings, unfinished, messages, provider)
         if verdict is None and len(messages) > 1 and messages[0].tries >= TRAVELS_ALONE_AFTER:
             # One of them may be what kills it: they go on one by one, in their order.
-            await _split(conn, turn_id)
-            interrupted = None
-    if interrupted is None:
-        messages = await due_batch(conn, session_id)
+            await _split(conn, unfinished.id)
+            due = await due_messages(conn, session_id)
+            unfinished = None
+    if unfinished is None:
+        messages = batch(due)
         if not messages:
             raise NothingToDo
         turn_id, number, attempt = new_id(), session.turn_seq, 1
-        await conn.execute(
-            insert(Turn).values(
-                id=turn_id,
-                session_id=session_id,
-                number=number,
-                provider=provider,
-                model=model,
-                worker=owner,
-                lease_token=lease.token,
-            )
-        )
+        turn = {"id": turn_id, "session_id": session_id, "number": number, "provider": provider, "model": model}
+        await conn.execute(_INSERT_TURN, turn | {"worker": owner, "lease_token": lease.token})
     else:
-        await set_turn(
-            conn,
-            turn_id,
-            status="running",
-            attempt=attempt,
-            provider=provider,
-            model=model,
-            worker=owner,
-            lease_token=lease.token,
-        )
+        turn_id, number, attempt = unfinished.id, unfinished.number, unfinished.attempt + 1
+        await give_back_turn_number(conn, session_id)
+        changes = {"status": "running", "attempt": attempt, "provider": provider, "model": model}
+        await set_turn(conn, turn_id, worker=owner, lease_token=lease.token, **changes)
     if verdict is None:
         await begin_processing(conn, [message.id for message in messages], turn_id)
     started = TurnStarted(
@@ -121,15 +110,8 @@ async def open_next(
         messages=tuple(message.seq for message in messages),
         worker=owner,
     )
-    await conn.execute(
-        insert(Event).values(
-            session_id=session_id,
-            seq=session.event_seq,
-            turn_id=turn_id,
-            type=started.type,
-            payload=started.model_dump(mode="json", exclude_none=True),
-        )
-    )
+    event = {"session_id": session_id, "seq": session.event_seq, "turn_id": turn_id, "type": started.type}
+    await conn.execute(_INSERT_EVENT, event | {"payload": event_to_dict(started)})
     return OpenedTurn(
         id=turn_id,
         number=number,
@@ -153,8 +135,8 @@ async def _verdict(
     conn: AsyncConnection,
     registry: Registry,
     settings: Settings,
-    turn: Row[Any],
-    messages: list[Row[Any]],
+    turn: AnyRow,
+    messages: list[AnyRow],
     provider: str,
 ) -> tuple[ErrorClass, str] | None:
     """Whether an unfinished turn must not be continued. One found `running` lost its worker; `waiting` is a retry."""
@@ -176,10 +158,6 @@ def _capabilities(registry: Registry, provider: str) -> Capabilities:
 
 
 async def _split(conn: AsyncConnection, turn_id: str) -> None:
-    await set_turn(conn, turn_id, status="cancelled", error="failed as a batch; its messages go on one by one")
+    why = "failed as a batch; its messages go on one by one"
+    await set_turn(conn, turn_id, status="cancelled", error=why, ended_at=now())
     await settle(conn, turn_id, "pending", turn_id=None)
-
-
-async def _group(conn: AsyncConnection, agent_group_id: str) -> Row[Any]:
-    query = select(AgentGroup.folder, AgentGroup.provider, AgentGroup.model, AgentGroup.config)
-    return (await conn.execute(query.where(AgentGroup.id == agent_group_id))).one()

@@ -103,7 +103,7 @@ def wire(
                 "priority": priority,
             }
             key = ["messaging_group_id", "agent_group_id"]
-            await conn.execute(insert_or_update(conn, Wiring, key, **values))
+            await insert_or_update(conn, Wiring, key, **values)
 
         await desk.db.transact(work)
         out.print(f"{escape(agent)} listens on {escape(channel)} {escape(chat)}")

@@ -11,6 +11,7 @@ from adapters.errors import DeliveryError
 from adapters.registry import Drivers, Registry
 from models import MessageOut, MessagingGroup, User, UserDm, UserRole
 from models.base import new_id, now
+from models.outbox import mark_delivered
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from workers import delivery
@@ -136,9 +137,7 @@ async def test_a_receipt_that_comes_late_settles_what_was_unknown(make_fleet: Ma
     await fleet.settle_down()
     [row] = [row for row in await fleet.outbox() if row.kind == "chat"]
     assert row.status == "unknown"
-    from models.outbox import settle_delivery
-
-    assert await fleet.db.transact(lambda conn: settle_delivery(conn, row.id, row.claim_token, status="delivered"))
+    assert await fleet.db.transact(lambda conn: mark_delivered(conn, row.id, row.claim_token, {}))
 
 
 @pytest.mark.spec("M12")
@@ -176,8 +175,9 @@ async def _die_after_sending(fleet: Fleet, channel: FakeChannel) -> None:
     """What a kill -9 between sending and writing it down leaves behind."""
     fleet.bells.deliveries.clear()
     first = (await fleet.outbox())[0]
-    row = await delivery._claim(fleet.runtime, first.id)
-    assert row is not None
+    claimed = await delivery._claim(fleet.runtime, first.id)
+    assert claimed is not None
+    row, _ = claimed
     await channel.deliver(delivery._outbound(row))
     await fleet.execute(update(MessageOut).where(MessageOut.id == row.id).values(claim_expires_at=now(-1)))
     await fleet.execute(update(MessageOut).values(rung_at=now(-60)))

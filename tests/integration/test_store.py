@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import create_engine, inspect, select, text, update
+from sqlalchemy import create_engine, insert, inspect, select, text, update
 from sqlalchemy.exc import IntegrityError
 
 from models import (
@@ -150,7 +150,7 @@ async def test_the_databases_clock_moves_within_a_transaction_and_has_no_zone_tr
 
 async def test_a_failed_transaction_leaves_nothing(fleet: Fleet) -> None:
     async def work(conn: Any) -> None:
-        await conn.execute(AgentGroup.__table__.insert().values(name="a", folder="a"))
+        await conn.execute(insert(AgentGroup).values(name="a", folder="a"))
         raise RuntimeError("half-way")
 
     with pytest.raises(RuntimeError):

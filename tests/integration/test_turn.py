@@ -7,6 +7,7 @@ from sqlalchemy import update
 
 from models import MessageIn, Session, Step, TranscriptItem, Usage
 from models.base import now
+from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 
 TOOL_SCRIPT = """
@@ -52,7 +53,8 @@ async def test_all_due_messages_share_one_turn(fleet: Fleet) -> None:
 
 
 @pytest.mark.spec("M3")
-async def test_wakes_of_one_session_are_coalesced(fleet: Fleet) -> None:
+async def test_wakes_of_one_session_are_coalesced(make_fleet: MakeFleet) -> None:
+    fleet = await make_fleet(repeat_seconds=60)
     await fleet.add_group()
     for number in range(5):
         await fleet.send(f"message {number}")
@@ -146,12 +148,12 @@ async def test_the_sweep_finds_a_message_whose_wake_was_lost(fleet: Fleet) -> No
 
 
 @pytest.mark.spec("S5")
-async def test_several_sweeps_ring_once(fleet: Fleet) -> None:
+async def test_several_sweeps_ring_once(make_fleet: MakeFleet) -> None:
+    fleet = await make_fleet(repeat_seconds=30)
     await fleet.add_group()
     for chat in range(20):
         await fleet.send(platform_id=f"chat{chat}")
     fleet.bells.wakes.clear()
-    fleet.runtime.settings.__dict__["repeat_seconds"] = 30.0
     await fleet.execute(update(Session).values(woken_at=now(-60)))
     await asyncio.gather(*(fleet.sweep() for _ in range(4)))
     assert len(fleet.bells.wakes) == 20
@@ -176,8 +178,8 @@ async def _die_while_running(fleet: Fleet, session_id: str) -> None:
 
 
 @pytest.mark.spec("S6", "M3")
-async def test_the_sweep_rings_on_the_queue_of_the_agents_own_provider(fleet: Fleet) -> None:
-    fleet.runtime.settings.__dict__["default_provider"] = "another"
+async def test_the_sweep_rings_on_the_queue_of_the_agents_own_provider(make_fleet: MakeFleet) -> None:
+    fleet = await make_fleet(default_provider="another")
     await fleet.add_group(provider="scripted")
     accepted = await fleet.send()
     fleet.bells.wakes.clear()

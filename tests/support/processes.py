@@ -50,7 +50,7 @@ class Operator:
             "LONGSHORE_RETRY_BASE_SECONDS": "0.2",
         } | env
 
-    def start(self, command: str | list[str], name: str, *, ready: bool = True, **env: str) -> subprocess.Popen[bytes]:
+    def start(self, command: str | list[str], name: str, ready: bool = True, **env: str) -> subprocess.Popen[bytes]:
         """Start a command line. `ready`: wait until it says that it lives (workers do, in the database)."""
         arguments = shlex.split(command) if isinstance(command, str) else command
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -68,7 +68,7 @@ class Operator:
 
     def worker(self, queues: str, name: str = "worker", options: str = "-c 50", **env: str) -> subprocess.Popen[bytes]:
         command = f"celery -A workers.app worker -Q {queues} -n {name}@%h {options} --without-gossip --without-mingle"
-        return self.start(command, name, **env)
+        return self.start(command, name, True, **env)
 
     def cli(
         self, *arguments: str, check: bool = True, given: str | None = None, **env: str
