@@ -55,12 +55,12 @@ async def test_nothing_is_lost_and_nothing_is_answered_twice(capsys: pytest.Capt
             revived=frozenset(revived),
             **await harbour.evidence(),
         )
-        complaints = [*_of_the_fleet(harbour, storm, doors, late, revived), *ledger.complaints()]
         outcome = Outcome(
             SCALE, ledger, storm, doors, harbour, revived, up_after, drained_after, time.monotonic() - started
         )
         with capsys.disabled():
             print(outcome.summary())
+        complaints = [*_of_the_fleet(harbour, storm, doors, late, revived), *ledger.complaints()]
         if complaints:
             pytest.fail(outcome.report(complaints), pytrace=False)
     assert storm.kills == SCALE.kills

@@ -178,9 +178,8 @@ class Ledger:
                 yield Complaint(f"poison {message.word} is {row.status} after {row.tries} tries", (message.word,))
             if (tries := self._tries_by_events(row)) != self.max_tries:
                 yield Complaint(f"poison {message.word} was tried {tries} times by its events", (message.word,))
-            notices = [
-                out for out in self.outbox if out.kind == "notice" and out.idempotency_key.startswith(row.turn_id)
-            ]
+            dead = f"{row.turn_id}:dead"
+            notices = [out for out in self.outbox if out.kind == "notice" and out.idempotency_key.startswith(dead)]
             if sorted(out.platform_id for out in notices) != sorted((message.place.endpoint, OWNER_ENDPOINT)):
                 told = [out.platform_id for out in notices]
                 yield Complaint(f"of poison {message.word} these were told: {told}", (message.word,))
