@@ -2,7 +2,7 @@
 
 AdapterError
 ├── UnknownDriverError      no provider, channel or tool of that name is installed
-├── DriverRefusedError      it is installed but may not be used (allow list, broken manifest)
+├── BrokenDriverError       it is installed but does not load
 ├── ScriptError             a script of the `scripted` provider does not read
 ├── ProviderError           a provider failed; says of which class, whether to retry, and when
 ├── ToolError               a tool failed; its text is for the agent
@@ -59,8 +59,8 @@ class UnknownDriverError(AdapterError):
     """No such driver is installed."""
 
 
-class DriverRefusedError(AdapterError):
-    """The driver may not be used."""
+class BrokenDriverError(AdapterError):
+    """The driver does not load."""
 
 
 class ScriptError(AdapterError):

@@ -16,6 +16,14 @@ PREVIEW_LIMIT: Final = 200
 class _Event(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
+    @field_validator("*")
+    @classmethod
+    def _writable(cls, value: Any) -> Any:
+        """A model may say what no UTF-8 can hold (half a surrogate pair), or a NUL, which ends texts elsewhere."""
+        if isinstance(value, str) and not (value.isascii() and "\x00" not in value):
+            return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+        return value
+
 
 class SessionStarted(_Event):
     """The provider has a conversation; `continuation` is how it finds it again."""
@@ -124,7 +132,7 @@ class Failed(_Event):
     message: str
     error_class: ErrorClass = ErrorClass.INTERNAL
     retryable: bool = True
-    retry_after: float | None = None
+    retry_after: float | None = Field(None, ge=0, allow_inf_nan=False)
 
 
 class TurnStarted(_Event):
@@ -175,7 +183,7 @@ ProviderEvent = (
 AnyEvent = ProviderEvent | TurnStarted | TurnEnded | DeliveryChanged
 
 # Passing things: shown live, not kept.
-LIVE_ONLY: Final = (SessionStarted, TextDelta, ToolProgress)
+LIVE_ONLY: Final = (SessionStarted, TextDelta, ToolProgress, DeliveryChanged)
 
 
 def is_lasting(event: AnyEvent) -> bool:

@@ -1,13 +1,13 @@
 """Installed drivers, found by entry point and made once: `longshore.providers`, `.channels`, `.tools`.
 
-A driver is trusted code; the allow list says which of the installed ones this fleet uses."""
+A driver is trusted code: it runs in the workers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
 from adapters.contracts import Channel, Provider, Tool
-from adapters.errors import DriverRefusedError, UnknownDriverError
+from adapters.errors import BrokenDriverError, UnknownDriverError
 
 D = TypeVar("D")
 
@@ -15,16 +15,14 @@ D = TypeVar("D")
 class Drivers(Generic[D]):
     """Drivers of one kind, by name. Each is imported and made when it is first asked for."""
 
-    def __init__(self, kind: str, made: Mapping[str, D] | None = None, allowed: Iterable[str] | None = None) -> None:
+    def __init__(self, kind: str, made: Mapping[str, D] | None = None) -> None:
         self.kind = kind
         self._made: dict[str, D] = dict(made or {})
         self._found = {} if made is not None else {p.name: p for p in entry_points(group=f"longshore.{kind}s")}
-        self._allowed = None if allowed is None else set(allowed)
 
     @property
     def names(self) -> list[str]:
-        everything = {*self._found, *self._made}
-        return sorted(everything if self._allowed is None else everything & self._allowed)
+        return sorted({*self._found, *self._made})
 
     @property
     def made(self) -> list[str]:
@@ -32,16 +30,15 @@ class Drivers(Generic[D]):
         return list(self._made)
 
     def get(self, name: str) -> D:
-        if name in self._made and (self._allowed is None or name in self._allowed):
+        if name in self._made:
             return self._made[name]
         if name not in self._found:
             known = ", ".join(self.names) or "none"
             raise UnknownDriverError(f"there is no {self.kind} {name!r} here; installed: {known}")
-        if self._allowed is not None and name not in self._allowed:
-            raise DriverRefusedError(
-                f"{self.kind} {name!r} is installed but not allowed: add it to LONGSHORE_{self.kind.upper()}S"
-            )
-        loaded = self._found[name].load()
+        try:
+            loaded = self._found[name].load()
+        except (ImportError, AttributeError) as error:
+            raise BrokenDriverError(f"the {self.kind} {name!r} is installed but does not load: {error}") from error
         # Providers and channels are classes to be made; tools are values.
         self._made[name] = loaded() if isinstance(loaded, type) else loaded
         return self._made[name]

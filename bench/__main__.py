@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from rich.console import Console
+from rich.markup import escape
 
 from bench import first_event, memory, path, sweeps, wakes
 from bench.figures import Figure, as_markdown, as_table
@@ -48,14 +49,19 @@ def main() -> int:
     figures: list[Figure] = []
     with set_stage() as stage:
         say(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Valkey and PostgreSQL are up")
+        failed = 0
         for name in arguments.parts or PARTS:
             measure, kinds = PARTS[name]
             for kind in kinds if scale.sqlite_too else kinds[:1]:
-                figures += measure(stage, scale, kind, say)
+                try:
+                    figures += measure(stage, scale, kind, say)
+                except Exception as error:  # minutes of other figures must not be lost with it
+                    say(f"[red]({name}) {kind} was given up: {type(error).__name__}: {escape(str(error))}[/red]")
+                    failed += 1
     console.print(as_table(figures))
     if arguments.markdown:
         print(as_markdown(figures))
-    return 0
+    return 1 if failed else 0
 
 
 def _refuse_unequal_settings() -> None:

@@ -60,7 +60,8 @@ async def _database(settings: Settings) -> Check:
     try:
         schema.check(settings.database_url)
     except StoreError as error:
-        return Check("database", "problem", str(error), "is DATABASE_URL right, and the server up?")
+        remedy = "" if "longshore migrate" in str(error) else "is DATABASE_URL right, and the server up?"
+        return Check("database", "problem", str(error), remedy)
     return Check("database", "ok", f"{shown} (schema {schema.head()})")
 
 
@@ -98,8 +99,7 @@ async def _fleet(db: Database, settings: Settings, registry: Registry) -> AsyncI
     alive = await db.read(lambda conn: living_processes(conn, max(30.0, settings.lease_seconds)))
     workers = [process for process in alive if process.kind == "worker"]
     served = {queue for process in workers for queue in process.queues}
-    needed = ["messages", "delivery", "upkeep", agent_queue(settings.default_provider)]
-    for queue in dict.fromkeys([*needed, *(agent_queue(name) for name in registry.providers.names)]):
+    for queue in ["messages", "delivery", "upkeep", *(agent_queue(name) for name in registry.providers.names)]:
         if queue in served:
             names = ", ".join(process.name for process in workers if queue in process.queues)
             yield Check(f"queue {queue}", "ok", names)

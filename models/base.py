@@ -1,11 +1,13 @@
 """What every table is made of: the declarative base, column types that behave alike on PostgreSQL and SQLite,
 ids, and the database's own clock. Nothing here reads a clock of the machine it runs on."""
 
+import json
+import math
 from datetime import UTC, datetime
 from typing import Any
 
 import uuid_utils.compat
-from sqlalchemy import JSON, BindParameter, DateTime, Dialect, Float, MetaData, Row, String, bindparam, literal
+from sqlalchemy import JSON, BindParameter, DateTime, Dialect, Float, MetaData, Row, String, Text, bindparam, literal
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import DeclarativeBase
@@ -28,6 +30,45 @@ class Base(DeclarativeBase):
             "pk": "pk_%(table_name)s",
         }
     )
+
+
+def storable(text: str) -> str:
+    """Python's strings can hold what PostgreSQL cannot: NUL characters and halves of surrogate pairs."""
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def storable_json(value: Any) -> str:
+    """JSON for a column, whatever people, models and platforms put into it."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:  # NaN, infinity
+        return json.dumps(_cleaned(value))
+    # Escaped, so both kinds of trouble are easy to see; a whole surrogate pair is none, but rare enough to look.
+    return json.dumps(_cleaned(value)) if "\\u0000" in text or "\\ud" in text else text
+
+
+def _cleaned(value: Any) -> Any:
+    match value:
+        case str():
+            return storable(value)
+        case float() if not math.isfinite(value):
+            return None
+        case dict():
+            return {storable(str(key)): _cleaned(item) for key, item in value.items()}
+        case list() | tuple():
+            return [_cleaned(item) for item in value]
+        case _:
+            return value
+
+
+class Words(TypeDecorator[str]):
+    """Text from outside, such as an error's."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
+        return None if value is None else storable(value)
 
 
 class Timestamp(TypeDecorator[datetime]):

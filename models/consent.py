@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String, Text, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String, text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import Base, Id, Json, Timestamp, new_id, now
+from models.base import Base, Id, Json, Timestamp, Words, new_id, now
 
 _PENDING = text("status = 'pending'")
 
@@ -27,7 +27,7 @@ class PendingQuestion(Base):
     thread_id: Mapped[str | None] = mapped_column(String(255))
     question: Mapped[dict[str, Any]] = mapped_column(Json)  # title, text, options
     status: Mapped[str] = mapped_column(String(10), default="pending")
-    answer: Mapped[str | None] = mapped_column(Text)
+    answer: Mapped[str | None] = mapped_column(Words)
     answered_by: Mapped[str | None] = mapped_column(String(255))
     expires_at: Mapped[datetime] = mapped_column(Timestamp)
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
@@ -45,7 +45,7 @@ class Approval(Base):
     session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), index=True)
     turn_id: Mapped[str | None] = mapped_column(ForeignKey("turns.id"))
     category: Mapped[str] = mapped_column(String(50))
-    summary: Mapped[str] = mapped_column(Text)
+    summary: Mapped[str] = mapped_column(Words)
     risk: Mapped[str] = mapped_column(String(10))
     payload: Mapped[dict[str, Any]] = mapped_column(Json)
     payload_hash: Mapped[str] = mapped_column(String(64))  # what is approved is exactly this payload

@@ -13,6 +13,7 @@ from sqlalchemy import URL, Connection, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
+from models.base import storable_json
 from models.errors import DatabaseDownError, DatabaseUrlError
 
 T = TypeVar("T")
@@ -29,7 +30,7 @@ def database_url(raw: str) -> URL:
     """Accept the URLs people write (`postgres://`, `postgresql://`, `sqlite:///`) and name the driver we use."""
     try:
         url = make_url(raw)
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         # The raw text may hold a password: it is not repeated.
         raise DatabaseUrlError(
             "DATABASE_URL is not a database address. Write postgresql://user:password@host/name or sqlite:///path/file.db"
@@ -105,10 +106,19 @@ def _make_engine(url: URL, pool_size: int) -> AsyncEngine:
     if url.get_backend_name() != "sqlite":
         # No prepared statements: they are session state, which PgBouncer's transaction mode does not keep.
         return create_async_engine(
-            url, pool_size=pool_size, max_overflow=0, pool_timeout=30, connect_args={"prepare_threshold": None}
+            url,
+            pool_size=pool_size,
+            max_overflow=0,
+            pool_timeout=30,
+            json_serializer=storable_json,
+            connect_args={"prepare_threshold": None},
         )
     engine = create_async_engine(
-        url, pool_size=pool_size, max_overflow=0, connect_args={"timeout": SQLITE_BUSY_SECONDS}
+        url,
+        pool_size=pool_size,
+        max_overflow=0,
+        json_serializer=storable_json,
+        connect_args={"timeout": SQLITE_BUSY_SECONDS},
     )
 
     @event.listens_for(engine.sync_engine, "connect")

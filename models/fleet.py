@@ -3,11 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Integer, String, Text, delete, select
+from sqlalchemy import CheckConstraint, Integer, String, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import AnyRow, Base, Id, Json, Timestamp, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, Words, new_id, now
 from models.upsert import insert_ignoring, insert_or_update
 
 FORGET_AFTER_SECONDS = 24 * 3600
@@ -33,7 +33,7 @@ class ProviderHealth(Base):
     provider: Mapped[str] = mapped_column(String(100), primary_key=True)
     account: Mapped[str] = mapped_column(String(100), primary_key=True, default="")
     state: Mapped[str] = mapped_column(String(10))
-    detail: Mapped[str | None] = mapped_column(Text)
+    detail: Mapped[str | None] = mapped_column(Words)
     until: Mapped[datetime | None] = mapped_column(Timestamp)
     checked_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
@@ -45,7 +45,7 @@ class Rejected(Base):
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
     source: Mapped[str] = mapped_column(String(100))
-    reason: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Words)
     payload: Mapped[dict[str, Any]] = mapped_column(Json)
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now(), index=True)
 

@@ -12,7 +12,6 @@ from sqlalchemy import (
     Integer,
     String,
     Table,
-    Text,
     UniqueConstraint,
     bindparam,
     select,
@@ -22,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import AnyRow, Base, Id, Json, Timestamp, given, new_id, now, values
+from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, new_id, now, values
 
 KINDS = ("chat", "chat-sdk", "task", "webhook", "system")
 # A message that failed this often no longer shares a turn: a poisonous neighbour must not take it along.
@@ -84,7 +83,7 @@ class MessageIn(Base):
     sender_id: Mapped[str | None] = mapped_column(String(255))
     content: Mapped[dict[str, Any]] = mapped_column(Json)
     error_class: Mapped[str | None] = mapped_column(String(30))
-    error: Mapped[str | None] = mapped_column(Text)
+    error: Mapped[str | None] = mapped_column(Words)
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 

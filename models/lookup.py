@@ -24,7 +24,7 @@ def short(row_id: str) -> str:
 async def list_sessions(conn: AsyncConnection, limit: int = 50) -> list[AnyRow]:
     pending = (
         select(func.count())
-        .where(MessageIn.session_id == Session.id, MessageIn.status.in_(["pending", "processing"]))
+        .where(MessageIn.session_id == Session.id, MessageIn.status.in_(["pending", "processing"]), MessageIn.wakes)
         .scalar_subquery()
     )
     dead = (
@@ -41,7 +41,7 @@ async def list_sessions(conn: AsyncConnection, limit: int = 50) -> list[AnyRow]:
             Session.status,
             Session.activity,
             Session.activity_since,
-            Session.lease_owner,
+            Session.lease_expires_at,
             Session.resume_after,
             Session.message_seq,
             Session.turn_seq,
@@ -120,7 +120,6 @@ async def revive(conn: AsyncConnection, message_id: str) -> bool:
             status_changed_at=now(),
             tries=0,
             turn_id=None,
-            process_after=now(),
             error=None,
             error_class=None,
         )
@@ -139,10 +138,30 @@ async def discard(conn: AsyncConnection, message_id: str) -> bool:
     return (await conn.execute(statement)).one_or_none() is not None
 
 
+async def find_undelivered(conn: AsyncConnection, fragment: str) -> list[AnyRow]:
+    query = select(MessageOut.__table__).where(
+        MessageOut.status.in_(["failed", "unknown"]), MessageOut.id.endswith(fragment, autoescape=True)
+    )
+    return list((await conn.execute(query.limit(5))).all())
+
+
+async def resend(conn: AsyncConnection, message_id: str) -> bool:
+    """Make an undelivered reply pending again, under its old key."""
+    statement = (
+        update(MessageOut)
+        .where(MessageOut.id == message_id, MessageOut.status.in_(["failed", "unknown"]))
+        .values(status="pending", attempts=0, deliver_after=now(), rung_at=now())
+        .returning(MessageOut.id)
+    )
+    return (await conn.execute(statement)).one_or_none() is not None
+
+
 async def counts(conn: AsyncConnection) -> dict[str, int]:
     """Rows that need attention, for a look at the whole."""
     queries = {
-        "pending": select(func.count()).where(MessageIn.status == "pending", MessageIn.process_after <= now()),
+        "pending": select(func.count()).where(
+            MessageIn.status == "pending", MessageIn.wakes, MessageIn.process_after <= now()
+        ),
         "dead": select(func.count()).where(MessageIn.status == "failed"),
         "unsent": select(func.count()).where(MessageOut.status == "pending", MessageOut.deliver_after <= now()),
         "undelivered": select(func.count()).where(MessageOut.status.in_(["failed", "unknown"])),

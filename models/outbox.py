@@ -11,7 +11,6 @@ from sqlalchemy import (
     Integer,
     String,
     Table,
-    Text,
     UniqueConstraint,
     and_,
     bindparam,
@@ -25,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, aliased, mapped_column
 
-from models.base import AnyRow, Base, Id, Json, Timestamp, given, given_seconds, new_id, now, values
+from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, given_seconds, new_id, now, values
 
 KINDS = ("chat", "chat-sdk", "task", "webhook", "system", "notice")
 
@@ -72,7 +71,7 @@ class MessageOut(Base):
     claim_expires_at: Mapped[datetime | None] = mapped_column(Timestamp)
     receipt: Mapped[dict[str, Any] | None] = mapped_column(Json)
     error_class: Mapped[str | None] = mapped_column(String(30))
-    error: Mapped[str | None] = mapped_column(Text)
+    error: Mapped[str | None] = mapped_column(Words)
     delivered_at: Mapped[datetime | None] = mapped_column(Timestamp)
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 

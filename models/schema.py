@@ -80,6 +80,7 @@ def _with_connection(url: URL, run: Callable[[Connection], None]) -> None:
             connection.commit()
     except DBAPIError as error:
         reason = str(error.orig).splitlines()[0]
-        raise DatabaseDownError(f"the database at {url.render_as_string()} cannot be used: {reason}") from error
+        shown = url.set(query={}).render_as_string()  # a password may also stand in the query
+        raise DatabaseDownError(f"the database at {shown} cannot be used: {reason}") from error
     finally:
         engine.dispose()

@@ -12,7 +12,6 @@ from sqlalchemy import (
     Integer,
     String,
     Table,
-    Text,
     UniqueConstraint,
     func,
     select,
@@ -22,7 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import AnyRow, Base, Id, Json, Timestamp, given, new_id, now, values
+from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, new_id, now, values
 
 _OPEN = text("status IN ('running', 'waiting', 'parked')")
 
@@ -51,7 +50,7 @@ class Turn(Base):
     worker: Mapped[str | None] = mapped_column(String(200))
     lease_token: Mapped[int] = mapped_column(BigInteger)
     error_class: Mapped[str | None] = mapped_column(String(30))
-    error: Mapped[str | None] = mapped_column(Text)
+    error: Mapped[str | None] = mapped_column(Words)
     started_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
     ended_at: Mapped[datetime | None] = mapped_column(Timestamp)
 

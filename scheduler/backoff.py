@@ -3,6 +3,9 @@
 import random
 from dataclasses import dataclass
 
+# Who asks for more than this (or for an infinity) is not taken at their word.
+MAX_WAIT_SECONDS = 7 * 24 * 3600.0
+
 
 @dataclass(frozen=True)
 class Backoff:
@@ -21,7 +24,7 @@ class Backoff:
         What a provider asked for (`retry_after`) is obeyed to the second, without jitter."""
         if tries >= self.max_tries:
             return None
-        if retry_after is not None:
+        if retry_after is not None and retry_after < MAX_WAIT_SECONDS:
             return retry_after
         doubled = self.base_seconds * float(2 ** (tries - 1))
         return doubled * (1 + random.uniform(0, self.jitter))  # noqa: S311 - not a secret

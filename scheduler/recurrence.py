@@ -23,12 +23,16 @@ class RecurrenceError(ValueError):
 
 def next_after(expression: str, scheduled: datetime, timezone: str = "UTC") -> datetime:
     """The first date after `scheduled` that the expression names, in the task's own time zone; returned in UTC."""
-    try:
-        zone = ZoneInfo(timezone)
-    except (ZoneInfoNotFoundError, ValueError):
-        raise RecurrenceError(f"{timezone!r} is not a time zone; give an IANA name like Europe/Vienna") from None
+    zone = check_timezone(timezone)
     try:
         following = next(CronSim(ALIASES.get(expression, expression), scheduled.astimezone(zone)))
     except (CronSimError, StopIteration) as error:
         raise RecurrenceError(f"{expression!r} is not a cron expression that ever comes due ({error})") from None
     return following.astimezone(UTC)
+
+
+def check_timezone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise RecurrenceError(f"{name!r} is not a time zone; give an IANA name like Europe/Vienna") from None

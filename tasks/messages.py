@@ -8,7 +8,7 @@ from celery.exceptions import Reject
 
 from models.errors import StoreError
 from workers.app import Call, coroutine_task
-from workers.ingest import RefusedError, accept, parse_incoming, record_rejection
+from workers.ingest import Accepted, RefusedError, accept, parse_incoming, record_rejection, row_id_of
 
 log = structlog.get_logger()
 
@@ -19,22 +19,35 @@ PAUSE_SECONDS = 1.0
 @coroutine_task("messages.ingest", acks_late=True, reject_on_worker_lost=True)
 async def ingest(call: Call, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Store it and wake its agent. Acknowledged after the commit; what cannot be accepted is kept with the reason."""
-    runtime = call.runtime
     try:
-        try:
-            if args:
-                raise RefusedError("send keyword arguments: send_task('messages.ingest', kwargs={...})")
-            incoming = parse_incoming(kwargs)
-            accepted = await accept(runtime.db, runtime.registry, runtime.settings, incoming, row_id=call.task_id)
-        except RefusedError as error:
-            log.warning("message.rejected", task=call.task_id, reason=str(error))
-            payload = {"args": list(args), "kwargs": kwargs}
-            await record_rejection(runtime.db, call.task_id, "messages.ingest", str(error), payload)
-            return {"rejected": str(error)}
+        accepted = await _accept(call, args, kwargs)
     except StoreError as error:
         log.error("message.database_away", task=call.task_id, error=str(error))
         await asyncio.sleep(PAUSE_SECONDS)
         raise Reject(str(error), requeue=True) from error  # back on the queue: nothing is lost while we wait
+    if accepted is None:
+        return {"rejected": True}
     if accepted.wake_provider is not None:
-        runtime.bells.wake(accepted.session_id, accepted.wake_provider)
+        call.runtime.bells.wake(accepted.session_id, accepted.wake_provider)
     return accepted.model_dump(exclude={"wake_provider"})
+
+
+async def _accept(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Accepted | None:
+    """None: refused, and kept with the reason."""
+    runtime = call.runtime
+    try:
+        if args:
+            raise RefusedError("send keyword arguments: send_task('messages.ingest', kwargs={...})")
+        row_id = row_id_of(call.task_id)
+        return await accept(runtime.db, runtime.registry, runtime.settings, parse_incoming(kwargs), row_id=row_id)
+    except StoreError:
+        raise
+    except RefusedError as error:
+        reason = str(error)
+    except Exception as error:  # the broker's copy is gone when we return: what we did not foresee is kept too
+        log.exception("message.not_foreseen", task=call.task_id)
+        reason = f"it could not be stored ({type(error).__name__})"
+    log.warning("message.rejected", task=call.task_id, reason=reason)
+    payload = {"args": list(args), "kwargs": kwargs}
+    await record_rejection(runtime.db, call.task_id, "messages.ingest", reason, payload)
+    return None

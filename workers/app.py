@@ -10,7 +10,7 @@ from typing import Any
 
 from celery import Celery, Task, signals
 from celery.exceptions import Ignore, SoftTimeLimitExceeded
-from kombu.entity import Queue
+from kombu.entity import Exchange, Queue
 
 from adapters.registry import Registry
 from models import schema
@@ -30,7 +30,8 @@ def make_app(settings: Settings, registry: Registry) -> Celery:
     queues = ["messages", "delivery", "upkeep", *(agent_queue(name) for name in registry.providers.names)]
     app = Celery("longshore", broker=settings.broker or "redis://", include=_TASK_MODULES)
     app.conf.update(
-        task_queues=[Queue(name) for name in queues],
+        # Each its own exchange and key: what is published to one queue can reach no other.
+        task_queues=[Queue(name, Exchange(name, type="direct"), routing_key=name) for name in queues],
         task_create_missing_queues=False,  # a typo is an error at the sender, not a list nobody reads
         task_default_queue="messages",
         task_routes={

@@ -1,6 +1,7 @@
 """Messages become one prompt: by kind, escaped, in order, and without anything about where they came from."""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Protocol
@@ -49,9 +50,9 @@ def plain_text(message: Asked) -> str:
     content = message.content
     match message.kind:
         case "task":
-            return str(content.get("prompt", ""))
+            return str(content.get("prompt") or "")
         case "chat" | "chat-sdk":
-            return str(content.get("text", ""))
+            return str(content.get("text") or "")
         case _:
             return _json(content)
 
@@ -61,7 +62,9 @@ def _chat(message: Asked) -> str:
     author = content.get("author")
     sender = content.get("sender") or (author.get("name") if isinstance(author, dict) else None) or "someone"
     head = f"<message id={_attribute(message.seq)} sender={_attribute(sender)} time={_attribute(_time(message))}>"
-    lines = [escape(_clean(str(content.get("text", "")))), *(_attachment(a) for a in content.get("attachments") or ())]
+    attachments = content.get("attachments")
+    lines = [escape(_clean(str(content.get("text") or "")))]
+    lines += [_attachment(attachment) for attachment in attachments] if isinstance(attachments, list) else []
     return head + "\n".join(lines) + "</message>"
 
 
@@ -79,7 +82,7 @@ def _section(message: Asked) -> str:
             lines = ["[SCHEDULED TASK]"]
             if "script_output" in content:
                 lines += ["Script output:", escape(_json(content["script_output"]))]
-            lines += ["Instructions:", escape(_clean(str(content.get("prompt", ""))))]
+            lines += ["Instructions:", _unheaded(escape(_clean(str(content.get("prompt") or ""))))]
         case "webhook":
             source = f"{content.get('source', 'unknown')}/{content.get('event', 'event')}"
             lines = [f"[WEBHOOK: {escape(_one_line(source))}]", escape(_json(content.get("payload", content)))]
@@ -107,7 +110,12 @@ def _one_line(value: object) -> str:
 
 def _clean(text: str) -> str:
     """Control characters are not allowed in XML, and have been used to hide text from people."""
-    return "".join(char for char in text if char >= " " or char in "\n\t")
+    return "".join(char for char in text if (char >= " " and char not in "\ufffe\uffff") or char in "\n\t")
+
+
+def _unheaded(text: str) -> str:
+    """A task's own words cannot look like the heading of another section."""
+    return re.sub(r"^(\s*)\[", r"\1&#91;", text, flags=re.MULTILINE)
 
 
 def _json(value: Any) -> str:

@@ -4,6 +4,7 @@ The same function behind every door (Celery producers, the command line, HTTP). 
 refuses with `RefusedError`, whose text is for whoever sent the message."""
 
 import json
+import uuid
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -21,12 +22,15 @@ from models.inbox import MessageIn
 from models.people import remember_user
 from models.sessions import Admission, admit, ensure_session
 from models.upsert import insert_ignoring
-from scheduler.recurrence import RecurrenceError, next_after
+from scheduler.recurrence import check_timezone, next_after
 from workers import routing
 from workers.settings import Settings
 
 MAX_CONTENT_BYTES: Final = 256 * 1024
-Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f]+$")]
+_PRINTABLE: Final = r"^[^\x00-\x1f]+$"
+Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PRINTABLE)]
+ShortName = Annotated[str, StringConstraints(min_length=1, max_length=50, pattern=_PRINTABLE)]
+DisplayName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PRINTABLE)]
 
 
 class RefusedError(Exception):
@@ -39,7 +43,7 @@ class Incoming(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     agent_group: Name | None = Field(None, description="the agent, by folder name or id; else the wirings decide")
-    channel_type: Name = Field("local", max_length=50, description="the platform the answer goes to")
+    channel_type: ShortName = Field("local", description="the platform the answer goes to")
     platform_id: Name = Field("inbox", description="the place on that platform (chat, channel, endpoint)")
     thread_id: Name | None = None
     message_id: Name | None = Field(None, description="the platform's id or your own key: the same one is taken once")
@@ -47,7 +51,7 @@ class Incoming(BaseModel):
     text: str | None = Field(None, description="for kind chat and task: what is said or to be done")
     content: dict[str, Any] | None = Field(None, description="the whole content, instead of text")
     sender_id: Name | None = None
-    sender_name: Name | None = None
+    sender_name: DisplayName | None = None
     is_mention: bool = False
     process_after: datetime | None = Field(None, description="not before; with a UTC offset")
     recurrence: str | None = Field(None, max_length=100, description="cron; needs kind task and process_after")
@@ -63,20 +67,20 @@ class Incoming(BaseModel):
             raise ValueError("a webhook message has content (source, event, payload), not text")
         if self.process_after is not None and self.process_after.tzinfo is None:
             raise ValueError("process_after needs a UTC offset, for example 2026-01-31T09:00:00+01:00")
+        if self.process_after is not None and not 1970 < self.process_after.year < 3000:
+            raise ValueError("process_after must lie between the years 1971 and 2999")
+        check_timezone(self.timezone)
         if self.recurrence is not None:
             if self.kind != "task" or self.process_after is None:
                 raise ValueError("recurrence needs kind task and process_after")
-            try:
-                next_after(self.recurrence, self.process_after, self.timezone)
-            except RecurrenceError as error:
-                raise ValueError(str(error)) from None
+            next_after(self.recurrence, self.process_after, self.timezone)
         return self
 
     def stored_content(self) -> dict[str, Any]:
         content = dict(self.content) if self.content is not None else {_text_field(self.kind): self.text}
         if self.kind in ("chat", "chat-sdk"):
             content.setdefault("sender", self.sender_name or self.sender_id or "someone")
-        return dict(_storable(content))
+        return content
 
 
 class Accepted(BaseModel):
@@ -95,7 +99,14 @@ def parse_incoming(kwargs: dict[str, Any]) -> Incoming:
     except ValidationError as error:
         complaints = [f"{'.'.join(map(str, e['loc'])) or 'message'}: {_plain(e['msg'])}" for e in error.errors()[:5]]
         raise RefusedError("; ".join(complaints)) from None
-    size = len(json.dumps(incoming.stored_content()))
+    try:
+        size = len(
+            json.dumps(incoming.stored_content(), allow_nan=False, ensure_ascii=False).encode("utf-8", "replace")
+        )
+    except (ValueError, TypeError):
+        raise RefusedError("content: JSON has no NaN, no infinity and no values that refer to themselves") from None
+    except RecursionError:
+        raise RefusedError("content: it is nested too deeply") from None
     if size > MAX_CONTENT_BYTES:
         raise RefusedError(
             f"the content has {size} bytes; at most {MAX_CONTENT_BYTES} are taken: send a reference instead"
@@ -119,6 +130,9 @@ async def _store(
     conn: AsyncConnection, registry: Registry, settings: Settings, incoming: Incoming, row_id: str
 ) -> Accepted | None:
     """None: it is already there (and nothing was written)."""
+    if incoming.channel_type not in registry.channels.names:
+        installed = ", ".join(registry.channels.names)
+        raise RefusedError(f"channel_type: there is no channel {incoming.channel_type!r} here; installed: {installed}")
     route, group_provider = await _route(conn, incoming)
     admission = await _admit(conn, route, settings)
     provider = admission.provider or group_provider or settings.default_provider
@@ -209,13 +223,20 @@ async def _existing(conn: AsyncConnection, incoming: Incoming, row_id: str) -> A
     return Accepted(message_id=row.id, session_id=row.session_id, seq=row.seq, duplicate=True)
 
 
-async def record_rejection(db: Database, rejection_id: str, source: str, reason: str, payload: Any) -> None:
+async def record_rejection(db: Database, task_id: str, source: str, reason: str, payload: dict[str, Any]) -> None:
     """Keep what was refused where people can see it (`longshore dead --rejected`)."""
-    kept = json.dumps(payload, default=repr)
-    stored = (
-        {"payload": _storable(json.loads(kept))} if len(kept) <= MAX_CONTENT_BYTES else {"cut": _storable(kept[:2000])}
-    )
-    await db.transact(lambda conn: reject(conn, rejection_id, source, _storable(reason), stored))
+    try:
+        kept = json.dumps(payload, default=repr)
+    except (ValueError, RecursionError):
+        kept = repr(type(payload))
+    stored = json.loads(kept) if len(kept) <= MAX_CONTENT_BYTES else {"cut": kept[:2000]}
+    stored = stored if isinstance(stored, dict) else {"unreadable": stored}
+    await db.transact(lambda conn: reject(conn, row_id_of(task_id), source, reason, stored))
+
+
+def row_id_of(task_id: str) -> str:
+    """A Celery task's id as a row's. Other clients make ids of any length; the same one gives the same row."""
+    return task_id if len(task_id) <= 36 and task_id.isprintable() else str(uuid.uuid5(uuid.NAMESPACE_OID, task_id))
 
 
 def _text_field(kind: str) -> str:
@@ -224,16 +245,3 @@ def _text_field(kind: str) -> str:
 
 def _plain(message: str) -> str:
     return message.removeprefix("Value error, ")
-
-
-def _storable(value: Any) -> Any:
-    """JSON can carry what PostgreSQL cannot store: NUL characters and halves of surrogate pairs. They are replaced."""
-    match value:
-        case str():
-            return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
-        case dict():
-            return {_storable(str(key)): _storable(item) for key, item in value.items()}
-        case list() | tuple():
-            return [_storable(item) for item in value]
-        case _:
-            return value

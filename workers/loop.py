@@ -35,13 +35,17 @@ class StoppedError(Exception):
 async def uninterrupted(coroutine: Coroutine[Any, Any, T]) -> T:
     """Await something that must not be torn apart half-way (a transaction). A cancellation takes effect after it."""
     task = asyncio.ensure_future(coroutine)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await asyncio.wait([task])
+    interrupted: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as cancelled:
+            interrupted = cancelled
+    if interrupted is not None:
         if not task.cancelled():
             task.exception()  # has been seen
-        raise
+        raise interrupted
+    return task.result()
 
 
 class Job:
@@ -60,11 +64,12 @@ class Job:
 
     def stop(self, reason: Stop) -> None:
         with self._lock:
-            if self.reason is None:
-                self.reason = reason
+            if self.reason is not None:
+                return  # it is cleaning up already, and must not be torn out of that
+            self.reason = reason
             loop, task = self._loop, self._task
         if loop is not None and task is not None:
-            loop.call_soon_threadsafe(task.cancel, str(self.reason))
+            loop.call_soon_threadsafe(task.cancel, str(reason))
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run on the loop, as the job; raises StoppedError if it was stopped."""

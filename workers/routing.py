@@ -70,7 +70,7 @@ def _selective(rules: dict[str, Any]) -> bool:
 
 
 def _triggers(rules: dict[str, Any], heard: Heard) -> bool:
-    if rules.get("mentionOnly") and heard.is_mention:
+    if heard.is_mention:
         return True
     pattern = rules.get("pattern")
     return bool(pattern) and re.search(str(pattern), heard.text, re.IGNORECASE) is not None

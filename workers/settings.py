@@ -66,10 +66,15 @@ def load_settings(**overrides: Any) -> Settings:
         "database_url": settings.database_url
         or running.get("database_url")
         or f"sqlite:///{settings.home}/longshore.db",
-        "redis_url": settings.redis_url or running.get("redis_url", ""),
+        "redis_url": settings.redis_url or _if_redis(settings.broker_url) or running.get("redis_url", ""),
         "default_provider": os.environ.get("DEFAULT_PROVIDER") or running.get("default_provider", "anthropic"),
     }
     return settings.model_copy(update=defaults | overrides)
+
+
+def _if_redis(broker_url: str) -> str:
+    """Events need a Redis; the broker's will do, if it is one."""
+    return broker_url if broker_url.startswith(("redis://", "rediss://", "unix://")) else ""
 
 
 def require_broker(settings: Settings) -> None:

@@ -61,7 +61,7 @@ async def _refuse_unknown(runtime: Runtime, session_id: str, task_id: str) -> No
     """A wake for a session that does not exist comes from a mistake; it is kept where somebody sees it."""
     if await runtime.db.read(lambda conn: find_session(conn, session_id)) is None:
         reason = f"there is no session {session_id!r}"
-        await record_rejection(runtime.db, task_id or session_id[:36], "agent.wake", reason, {"session_id": session_id})
+        await record_rejection(runtime.db, task_id or session_id, "agent.wake", reason, {"session_id": session_id})
         log.warning("wake.no_such_session", session=session_id)
 
 
@@ -83,7 +83,7 @@ class _Attempt:
         self._journal = Journal(runtime.db, runtime.publisher, turn.lease, turn.id, turn.event_seq, self._job)
         self._ending = Ending(runtime.db, self._journal, turn, runtime.backoff)
         self._heard = _Heard()
-        self._prompt = format_prompt(turn.messages)
+        self._prompt = ""
         self._watchdog = Watchdog(runtime.settings.silent_seconds)
 
     async def run(self) -> Ended:
@@ -143,6 +143,7 @@ class _Attempt:
 
     async def _start(self, provider: Provider) -> Query:
         turn, runtime = self._turn, self._runtime
+        self._prompt = format_prompt(turn.messages)
         workspace = runtime.settings.workspace_root / turn.folder
         await asyncio.to_thread(Path.mkdir, workspace, parents=True, exist_ok=True)
         tools = JournaledToolBox(

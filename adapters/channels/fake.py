@@ -14,7 +14,7 @@ from adapters.contracts import (
     OutboundMessage,
     Receipt,
 )
-from adapters.errors import DeliveryError, MalformedError
+from adapters.errors import ChannelError, DeliveryError, MalformedError
 
 SECRET = "fake-platform"  # noqa: S105 - a platform that does not exist
 
@@ -71,7 +71,10 @@ class FakeChannel:
         return self._receipts[message.idempotency_key]
 
     async def edit(self, destination: Destination, platform_message_id: str, content: dict[str, Any]) -> None:
-        position = int(platform_message_id.removeprefix("m")) - 1
+        known = {f"m{number}": number - 1 for number in range(1, len(self.shown) + 1)}
+        if platform_message_id not in known:
+            raise ChannelError(f"there is no message {platform_message_id!r} to edit")
+        position = known[platform_message_id]
         old = self.shown[position]
         self.shown[position] = OutboundMessage(old.destination, content, old.idempotency_key, old.kind)
 

@@ -16,7 +16,9 @@ from adapters.errors import SignatureError
 
 class LocalChannel:
     channel_type = "local"
-    capabilities = ChannelCapabilities(idempotent=True, edits=True, reactions=True, typing=True, max_text=1_000_000)
+    capabilities = ChannelCapabilities(
+        idempotent=True, edits=True, reactions=True, typing=True, direct_messages=True, max_text=1_000_000
+    )
 
     def verify(self, request: InboundRequest) -> None:
         raise SignatureError("the local channel takes messages from the command line only")

@@ -4,12 +4,15 @@ LONGSHORE_WEBHOOKS='{"crm": {"url": "https://…", "secret": "…"}}' names them
 never an address, so nobody can make the fleet call where they like."""
 
 import json
+import math
 import os
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import httpx2
-from pydantic import BaseModel, ConfigDict, HttpUrl, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, HttpUrl, TypeAdapter, ValidationError
 
 from adapters.channels.signing import HEADER, check_signature, sign
 from adapters.contracts import (
@@ -25,14 +28,14 @@ from adapters.errors import ChannelError, DeliveryError, MalformedError, Signatu
 VARIABLE: Final = "LONGSHORE_WEBHOOKS"
 ENDPOINT_HEADER: Final = "x-longshore-endpoint"
 TIMEOUT_SECONDS: Final = 20
-MAX_RECEIPT_BYTES: Final = 64 * 1024
+MAX_ANSWER_BYTES: Final = 64 * 1024
 
 
 class Endpoint(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     url: HttpUrl
-    secret: str
+    secret: str = Field(min_length=1)
 
 
 class _InboundBody(BaseModel):
@@ -102,8 +105,9 @@ class WebhookChannel:
             HEADER: sign(endpoint.secret, body),
         }
         try:
-            response = await self._http().post(str(endpoint.url), content=body, headers=headers)
-        except httpx2.TransportError as error:
+            async with self._http().stream("POST", str(endpoint.url), content=body, headers=headers) as response:
+                await _drain(response)
+        except httpx2.HTTPError as error:
             raise DeliveryError(f"{name}: {type(error).__name__}", retryable=True, may_have_arrived=True) from error
         if response.is_success:
             return Receipt(details={"status": response.status_code})
@@ -148,8 +152,23 @@ def _endpoints_from_environment() -> dict[str, Endpoint]:
         raise ChannelError(f"{VARIABLE} at {'.'.join(map(str, first['loc'])) or 'top'}: {first['msg']}") from None
 
 
+async def _drain(response: httpx2.Response) -> None:
+    """Read what it says, so that the connection can be used again; but not for ever."""
+    size = 0
+    async for chunk in response.aiter_raw():
+        size += len(chunk)
+        if size > MAX_ANSWER_BYTES:
+            return
+
+
 def _retry_after(response: httpx2.Response) -> float | None:
+    """Seconds, given as a number or as a date."""
+    said = response.headers.get("retry-after", "")
     try:
-        return max(0.0, float(response.headers["retry-after"]))
-    except (KeyError, ValueError):
-        return None
+        seconds = float(said)
+    except ValueError:
+        try:
+            seconds = (parsedate_to_datetime(said) - datetime.now(UTC)).total_seconds()
+        except (ValueError, TypeError):
+            return None
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -6,11 +6,12 @@ regular expression on what was asked) and a `play` list of acts. The first scene
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adapters.errors import ErrorClass, ScriptError
 from adapters.events import UsageReport
@@ -106,22 +107,32 @@ class AskApproval(_Act):
 Act = Say | Answer | Think | Report | UseTool | Wait | Listen | Touch | Spend | Fail | Crash | Hang | AskApproval
 
 
-class Scene(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+@dataclass(frozen=True)
+class Scene:
+    play: tuple[Act, ...]
     when: str | None = None
-    play: tuple[Annotated[Act, Field(union_mode="left_to_right")], ...]
 
     def fits(self, asked: str) -> bool:
         return self.when is None or re.search(self.when, asked, re.IGNORECASE) is not None
 
 
-# After comments: a list whose first item has `when` or `play`. Anything else is a text to say.
-_IS_YAML = re.compile(r"(\s*#[^\n]*\n|\s*\n)*\s*- +(when|play)\s*:")
-_SCENES = TypeAdapter(tuple[Scene, ...])
-_ACTS = frozenset(Say.model_fields | Answer.model_fields | Think.model_fields | Report.model_fields) | frozenset(
-    ("tool", "wait", "listen", "touch", "usage", "fail", "crash", "hang", "approval")
-)
+# After blank lines and comments: a list whose first item has `when` or `play`. Anything else is a text to say.
+_IS_YAML = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*- +(?:when|play)[ \t]*:")
+_ACTS: dict[str, type[_Act]] = {
+    "say": Say,
+    "answer": Answer,
+    "think": Think,
+    "progress": Report,
+    "tool": UseTool,
+    "wait": Wait,
+    "listen": Listen,
+    "touch": Touch,
+    "usage": Spend,
+    "fail": Fail,
+    "crash": Crash,
+    "hang": Hang,
+    "approval": AskApproval,
+}
 
 
 @lru_cache(maxsize=64)
@@ -135,30 +146,36 @@ def parse_script(source: str) -> tuple[Scene, ...]:
         mark = getattr(error, "problem_mark", None)
         place = f" (line {mark.line + 1})" if mark else ""
         raise ScriptError(f"the script is not YAML{place}: {getattr(error, 'problem', None) or error}") from None
+    except ValueError as error:  # a date that is none
+        raise ScriptError(f"the script is not YAML: {error}") from None
     if not isinstance(loaded, list):
         raise ScriptError("a script is a text, or a list of scenes with `play:` (and `when:`)")
-    _name_unknown_acts(loaded)
+    return tuple(_scene(number, scene) for number, scene in enumerate(loaded, 1))
+
+
+def _scene(number: int, given: Any) -> Scene:
+    if not isinstance(given, Mapping) or not isinstance(given.get("play"), list):
+        raise ScriptError(f"scene {number} needs a `play:` list of acts")
+    if unknown := set(given) - {"when", "play"}:
+        raise ScriptError(f"scene {number} has `{unknown.pop()}`, but only `when` and `play` mean something")
+    when = given.get("when")
     try:
-        scenes = _SCENES.validate_python(loaded)
+        re.compile(when or "")
+    except (re.error, TypeError) as error:
+        raise ScriptError(f"scene {number}: `when: {when}` is not a regular expression ({error})") from None
+    acts = [_act(f"scene {number}, act {position}", act) for position, act in enumerate(given["play"], 1)]
+    return Scene(when=when, play=tuple(acts))
+
+
+def _act(place: str, given: Any) -> Any:
+    names = [name for name in _ACTS if isinstance(given, Mapping) and name in given]
+    if len(names) != 1:
+        raise ScriptError(f"{place} ({given!r}) is not one of: {', '.join(sorted(_ACTS))}")
+    try:
+        return _ACTS[names[0]].model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
-        raise ScriptError(f"the script is wrong at {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    for number, scene in enumerate(scenes, 1):
-        try:
-            re.compile(scene.when or "")
-        except re.error as error:
-            raise ScriptError(f"scene {number}: `when: {scene.when}` is not a regular expression ({error})") from None
-    return scenes
-
-
-def _name_unknown_acts(loaded: list[Any]) -> None:
-    """A wrong word among thirteen acts would otherwise be reported thirteen times."""
-    for number, scene in enumerate(loaded, 1):
-        if not isinstance(scene, Mapping) or not isinstance(scene.get("play"), list):
-            raise ScriptError(f"scene {number} needs a `play:` list of acts")
-        for position, act in enumerate(scene["play"], 1):
-            if not isinstance(act, Mapping) or not _ACTS & set(act):
-                raise ScriptError(f"scene {number}, act {position} ({act!r}) is none of: {', '.join(sorted(_ACTS))}")
+        raise ScriptError(f"{place}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 def choose_scene(scenes: tuple[Scene, ...], asked: str) -> Scene | None:

@@ -28,6 +28,7 @@ from adapters.providers.script import choose_scene, parse_script
 
 VERSION: Final = "1"
 DEFAULT_SCRIPT: Final = "You said: {texts}"
+MAX_PACE_SECONDS: Final = 60
 
 
 class ScriptedProvider:
@@ -56,7 +57,7 @@ class ScriptedProvider:
         if unknown := set(options) - {"script", "pace"}:
             raise ScriptError(f"the scripted provider has no option {', '.join(sorted(unknown))}; it has: script, pace")
         parse_script(str(options.get("script", DEFAULT_SCRIPT)))
-        float(options.get("pace", 0))
+        _pace(options)
 
     def query(self, given: QueryInput) -> "ScriptedQuery":
         return ScriptedQuery(given)
@@ -67,7 +68,7 @@ class ScriptedQuery:
 
     def __init__(self, given: QueryInput) -> None:
         self._given = given
-        self._pace = float(given.options.get("pace", 0))
+        self._pace = _pace(given.options)
         self._texts = list(given.messages) or [given.prompt if isinstance(given.prompt, str) else ""]
         self._result = ""
         self._pushed: asyncio.Queue[str] = asyncio.Queue()
@@ -88,7 +89,17 @@ class ScriptedQuery:
             self.status = "aborted"
 
     async def _run(self) -> AsyncIterator[ProviderEvent]:
+        if self._stop.is_set():
+            return
         self.status = "running"
+        try:
+            async for event in self._play():
+                yield event
+        except Exception:
+            self.status = "failed"
+            raise
+
+    async def _play(self) -> AsyncIterator[ProviderEvent]:
         yield SessionStarted(continuation=self._given.continuation or "scripted", version=VERSION)
         scene = choose_scene(
             parse_script(str(self._given.options.get("script", DEFAULT_SCRIPT))), "\n".join(self._texts)
@@ -167,11 +178,17 @@ class ScriptedQuery:
         yield ToolResult(id=call_id, name=name, ok=outcome.ok)
 
     async def _listen(self, seconds: float) -> AsyncIterator[ProviderEvent]:
+        heard = asyncio.ensure_future(self._pushed.get())
+        stopped = asyncio.ensure_future(self._stop.wait())
         try:
-            async with asyncio.timeout(seconds):
-                self._texts.append(await self._pushed.get())
-        except TimeoutError:
-            yield Progress(text=f"nobody said anything for {seconds:g} s")
+            await asyncio.wait([heard, stopped], timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if heard.done():
+                self._texts.append(heard.result())
+            elif not stopped.done():
+                yield Progress(text=f"nobody said anything for {seconds:g} s")
+        finally:
+            heard.cancel()
+            stopped.cancel()
 
     async def _pause(self, seconds: float) -> None:
         try:
@@ -188,3 +205,10 @@ class ScriptedQuery:
         for mark, value in values.items():
             template = template.replace(mark, value)
         return template
+
+
+def _pace(options: Mapping[str, Any]) -> float:
+    given = options.get("pace", 0)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 <= given <= MAX_PACE_SECONDS:
+        raise ScriptError(f"pace: {given!r} is not a number of seconds from 0 to {MAX_PACE_SECONDS}")
+    return float(given)

@@ -7,7 +7,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from gateway.cli.desk import Desk, fail, out, print_json, run
-from models.lookup import discard, find_dead, list_dead, list_rejected, revive, short, undelivered
+from models.lookup import (
+    discard,
+    find_dead,
+    find_undelivered,
+    list_dead,
+    list_rejected,
+    resend,
+    revive,
+    short,
+    undelivered,
+)
 from models.sessions import find_session
 
 dead = typer.Typer(help="Dead letters: messages that were given up, with the reason.", invoke_without_command=True)
@@ -83,6 +93,22 @@ def discard_one(message: Annotated[str, typer.Argument(help="the message's id (i
         out.print("discarded")
 
     run(command)
+
+
+@dead.command("resend")
+def resend_one(message: Annotated[str, typer.Argument(help="the reply's id (its end is enough)")]) -> None:
+    """Send an undelivered reply again, under its old key. One that is `unknown` may have arrived: look first."""
+
+    async def command(desk: Desk) -> None:
+        rows = await desk.db.read(lambda conn: find_undelivered(conn, message))
+        if len(rows) != 1:
+            found = "several replies end" if rows else "no reply ends"
+            fail(f"{found} with {message!r}; see: longshore dead --undelivered")
+        await desk.db.transact(lambda conn: resend(conn, rows[0].id))
+        desk.bells.deliver(rows[0].id)
+        out.print("back in the queue")
+
+    run(command, broker=True)
 
 
 async def _revive(desk: Desk, row: Any) -> None:

@@ -54,6 +54,8 @@ def _table(rows: list[Any]) -> Table:
 
 
 def _state(row: Any) -> str:
+    if row.lease_expires_at is not None and row.lease_expires_at < datetime.now(UTC):
+        return "[red]worker lost[/red]"
     if row.activity:
         return f"[green]{escape(row.activity)}[/green] [dim]{_ago(row.activity_since)}[/dim]"
     if row.resume_after is not None and row.resume_after > datetime.now(UTC):

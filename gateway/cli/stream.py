@@ -1,5 +1,7 @@
 """Events as lines on a terminal: text as it is written, tools with a mark, ends with a reason."""
 
+import unicodedata
+
 from rich.console import Console
 from rich.markup import escape
 from rich.text import Text
@@ -21,6 +23,9 @@ from adapters.events import (
     TurnStarted,
 )
 from models.lookup import short
+
+# Control, format (joiners of emoji are lost with them) and the two separators terminals may break lines at.
+_INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 class EventPrinter:
@@ -53,34 +58,34 @@ class EventPrinter:
         match item.event:
             case TurnStarted(number=number, attempt=attempt, provider=provider):
                 again = f", attempt {attempt}" if attempt > 1 else ""
-                return f"[dim]▶ turn {number} on {escape(provider)}{again}[/dim]"
+                return f"[dim]▶ turn {number} on {_shown(provider)}{again}[/dim]"
             case TurnEnded(status="completed"):
                 return "[dim]■ done[/dim]"
             case TurnEnded(status="waiting", error=error, retry_in=seconds):
-                return f"[yellow]■ {escape(error or 'failed')}; again in {seconds:g} s[/yellow]"
+                return f"[yellow]■ {_shown(error or 'failed')}; again in {seconds or 0:g} s[/yellow]"
             case TurnEnded(status="handed_over"):
                 return "[yellow]■ handed over to another worker[/yellow]"
             case TurnEnded(status=status, error=error):
-                return f"[red]■ {status}: {escape(_visible(error or ''))}[/red]"
+                return f"[red]■ {status}: {_shown(error or '')}[/red]"
             case ToolCall(name=name, preview=preview):
-                return f"[cyan]⚙ {escape(name)}[/cyan] [dim]{escape(_visible(preview))}[/dim]"
+                return f"[cyan]⚙ {_shown(name)}[/cyan] [dim]{_shown(preview)}[/dim]"
             case ToolResult(name=name, ok=ok):
-                return f"[cyan]  {'✓' if ok else '✗'} {escape(name)}[/cyan]"
+                return f"[cyan]  {'✓' if ok else '✗'} {_shown(name)}[/cyan]"
             case Thinking(text=text):
-                return f"[dim italic]… {escape(_visible(text))}[/dim italic]"
+                return f"[dim italic]… {_shown(text)}[/dim italic]"
             case Message(text=text) | Result(text=text) if self._writing != item.turn:
                 # Nobody saw it being written: show it whole.
-                return f"[green]│[/green] {escape(_visible(text))}"
+                return f"[green]│[/green] {_shown(text)}"
             case Progress(text=text) | Stderr(text=text):
-                return f"[dim]· {escape(_visible(text))}[/dim]"
+                return f"[dim]· {_shown(text)}[/dim]"
             case FilesTouched(paths=paths):
-                return f"[dim]✎ {escape(', '.join(paths))}[/dim]"
+                return f"[dim]✎ {_shown(', '.join(paths))}[/dim]"
             case Failed(message=message):
-                return f"[red]✗ {escape(_visible(message))}[/red]"
+                return f"[red]✗ {_shown(message)}[/red]"
             case DeliveryChanged(status=status, channel=channel, error=error) if status != "delivered":
-                return f"[yellow]✉ {status} ({escape(channel)}): {escape(_visible(error or ''))}[/yellow]"
+                return f"[yellow]✉ {status} ({_shown(channel)}): {_shown(error or '')}[/yellow]"
             case DeliveryChanged(channel=channel) if self._prefix:
-                return f"[dim]✉ delivered ({escape(channel)})[/dim]"
+                return f"[dim]✉ delivered ({_shown(channel)})[/dim]"
             case _:
                 return None
 
@@ -93,5 +98,10 @@ class EventPrinter:
             self._writing = None
 
 
+def _shown(text: str) -> str:
+    return escape(_visible(text))
+
+
 def _visible(text: str) -> str:
-    return "".join(char if char >= " " or char in "\n\t" else "�" for char in text)
+    """Without what could move the cursor, change colours or turn the reading direction."""
+    return "".join(char if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE else "�" for char in text)

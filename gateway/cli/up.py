@@ -69,7 +69,7 @@ class _Up:
         self._concurrency = concurrency
         self._flower = flower
         self._supervisor = Supervisor(self._home / "logs", self._told_of_death)
-        self._stopping = False
+        self._printer = EventPrinter(out)
 
     async def run(self) -> None:
         stop = asyncio.Event()
@@ -188,7 +188,7 @@ class _Up:
         accepted = await accept(desk.db, desk.registry, desk.settings, parse_incoming(given))
         if accepted.wake_provider is not None:
             desk.bells.wake(accepted.session_id, accepted.wake_provider)
-        printer = EventPrinter(out)
+        printer = self._printer
         client = redis_client(desk.settings.redis_url)
         try:
             async for item in Follower(desk.db, client, accepted.session_id).events():
@@ -200,7 +200,7 @@ class _Up:
 
     async def _watch(self, desk: Desk) -> None:
         """Show events, and start again what dies, until somebody stops us."""
-        printer = EventPrinter(out, prefix=True)
+        printer = self._printer = EventPrinter(out, prefix=True)
         client = redis_client(desk.settings.redis_url)
 
         async def show() -> None:
@@ -221,7 +221,6 @@ class _Up:
             await client.aclose()
 
     async def _stop(self) -> None:
-        self._stopping = True
         out.print("\n[dim]stopping: running turns are finished or handed over ...[/dim]")
         killed = await asyncio.to_thread(self._supervisor.stop, STOP_SECONDS)
         withdraw(self._home)
@@ -230,6 +229,7 @@ class _Up:
         out.print("stopped. Everything is kept; [bold]make up[/bold] goes on from here.")
 
     def _told_of_death(self, name: str, how: str) -> None:
+        self._printer.close()
         out.print(f"[yellow]{name} {how}; starting it again[/yellow] [dim]({self._home}/logs/{name}.log)[/dim]")
 
     def _flower_password(self) -> str:

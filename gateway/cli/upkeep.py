@@ -55,16 +55,17 @@ def migrate(
 
 
 def health(
-    node: Annotated[str | None, typer.Argument(help="a process, e.g. worker@host; else any worker")] = None,
+    node: Annotated[str | None, typer.Argument(help="a worker, e.g. agent@host or just agent; else any")] = None,
     within: Annotated[float, typer.Option(help="seconds since it last said that it lives")] = 30.0,
 ) -> None:
     """For probes: exits 0 if the process lives, works with the database, and has said so lately."""
 
     async def command(desk: Desk) -> list[str]:
         alive = await desk.db.read(lambda conn: living_processes(conn, within))
-        return [process.name for process in alive if node is None or process.name.startswith(node)]
+        workers = [process.name for process in alive if process.kind == "worker"]
+        return [name for name in workers if node is None or node in (name, name.partition("@")[0])]
 
     names = run(command)
     if not names:
-        fail(f"{node or 'no process'} has not been seen for {within:g} s", EX_UNAVAILABLE)
+        fail(f"{node or 'no worker'} has not been seen for {within:g} s", EX_UNAVAILABLE)
     out.print(f"alive: {', '.join(names)}")

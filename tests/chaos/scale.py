@@ -62,8 +62,8 @@ SHORT = Scale(
     storm_seconds=40, drain_seconds=60,
 )  # fmt: skip
 FULL = Scale(
-    messages=2000, sessions=50, poison=12, agents=3, deliverers=2, kills=36, deploys=4, freezes=6,
-    storm_seconds=200, drain_seconds=300,
+    messages=2000, sessions=50, poison=12, agents=3, deliverers=2, kills=25, deploys=4, freezes=6,
+    storm_seconds=300, drain_seconds=400,
 )  # fmt: skip
 
 

@@ -125,13 +125,17 @@ class Storm:
         await asyncio.to_thread(self._harbour.postgres.start)
 
     async def _victim(self, kind: str) -> str:
-        """One that is up and, if it can be had within moments, in the middle of its work."""
+        """One that is up and, if it can be had within moments, in the middle of its work.
+
+        The others of its kind that were killed before must be up again: on a slow machine the storm waits for them,
+        or it would measure how long a process takes to start."""
         chosen: list[str] = []
 
         async def up() -> bool:
+            hands = [hand for hand in self._harbour.crew.hands.values() if hand.kind == kind and not hand.frozen]
             ready = await self._harbour.ready()
-            chosen[:] = sorted(name for name in ready if self._harbour.crew.hands[name].kind == kind)
-            return bool(chosen)
+            chosen[:] = sorted(hand.name for hand in hands if hand.name in ready)
+            return len(chosen) == len(hands) > 0
 
         async def busy() -> bool:
             if kind == "agent":
@@ -146,7 +150,7 @@ class Storm:
                     return False
             return True
 
-        await until(up, 60, f"a {kind} process that is up")
+        await until(up, 60, f"all {kind} processes to be up")
         await until(busy, 1.5, f"a busy {kind} process", every=0.02, soft=True)
         return self._rng.choice(chosen)
 

@@ -21,6 +21,7 @@ from tests.support.webhook_server import Behaviour, WebhookServer
 
 SECRET: Final = "a secret of the CRM"
 APPLYING_TO_LOCAL: Final = {
+    "opens_a_direct_chat",
     "refuses_every_request",
     "delivers_and_gives_a_receipt",
     "keeps_the_order",

@@ -8,7 +8,7 @@ import pytest
 from adapters import registry
 from adapters.channels.fake import FakeChannel
 from adapters.contracts import Channel, Provider, Tool
-from adapters.errors import DriverRefusedError, UnknownDriverError
+from adapters.errors import BrokenDriverError, UnknownDriverError
 from adapters.providers.scripted import ScriptedProvider
 from adapters.registry import Drivers, Registry
 from adapters.tools.clock import CLOCK
@@ -68,23 +68,9 @@ def test_an_unknown_name_is_answered_with_those_there_are(installed: list[str]) 
         Drivers[Provider]("provider").get("fax")
 
 
-@pytest.mark.spec("P16")
-def test_only_allowed_drivers_are_used(installed: list[str]) -> None:
-    channels: Drivers[Channel] = Drivers("channel", allowed=["fake"])
-    assert channels.names == ["fake"]
-    assert channels.get("fake").channel_type == "fake"
-    with pytest.raises(DriverRefusedError, match="'broken' is installed but not allowed: add it to LONGSHORE_CHANNELS"):
-        channels.get("broken")
-    with pytest.raises(UnknownDriverError, match="installed: fake"):
-        channels.get("fax")
-
-
-@pytest.mark.spec("P16")
-def test_an_empty_allow_list_allows_nothing(installed: list[str]) -> None:
-    channels: Drivers[Channel] = Drivers("channel", allowed=[])
-    assert channels.names == []
-    with pytest.raises(DriverRefusedError):
-        channels.get("fake")
+def test_a_driver_that_does_not_load_is_named(installed: list[str]) -> None:
+    with pytest.raises(BrokenDriverError, match="the channel 'broken' is installed but does not load"):
+        Drivers[Channel]("channel").get("broken")
 
 
 def test_drivers_that_are_handed_in_are_all_there_is(installed: list[str]) -> None:
@@ -95,13 +81,6 @@ def test_drivers_that_are_handed_in_are_all_there_is(installed: list[str]) -> No
     assert installed == []
     with pytest.raises(UnknownDriverError):
         providers.get("scripted")
-
-
-def test_the_allow_list_also_holds_for_drivers_that_are_handed_in(installed: list[str]) -> None:
-    providers: Drivers[Provider] = Drivers("provider", made={"mine": ScriptedProvider()}, allowed=["another"])
-    assert providers.names == []
-    with pytest.raises(UnknownDriverError):
-        providers.get("mine")
 
 
 @pytest.mark.spec("P11", "C2")

@@ -5,8 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from workers.ingest import MAX_CONTENT_BYTES, Incoming, RefusedError, parse_incoming
 
@@ -140,31 +138,6 @@ def test_the_defaults_are_those_of_a_person_at_the_terminal() -> None:
 def test_a_recurring_task_is_taken() -> None:
     incoming = parse_incoming(TASK | {"recurrence": "0 9 * * *", "timezone": "Europe/Vienna"})
     assert incoming.process_after == datetime(2026, 1, 31, 8, tzinfo=UTC)
-
-
-anything = st.recursive(
-    st.none() | st.booleans() | st.integers(-(10**15), 10**15) | st.text(st.characters(), max_size=50),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(), max_size=9), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
-
-
-@pytest.mark.spec("M1", "D2")
-@given(st.dictionaries(st.text(st.characters(), max_size=9), anything, max_size=4))
-def test_any_content_is_made_storable(content: dict[str, Any]) -> None:
-    """Neither NUL nor half a surrogate pair can be stored by PostgreSQL."""
-    stored = json.dumps(parse_incoming({"content": content}).stored_content(), ensure_ascii=False)
-    assert "\\u0000" not in stored
-    stored.encode()
-
-
-@pytest.mark.spec("M1", "D2")
-def test_what_cannot_be_stored_is_replaced_and_the_rest_kept() -> None:
-    content = {"text": "a\x00b\ud800c🫖", "list": ["\udfff", 1, None], "k\x00": {"\ud800": True}}
-    stored = parse_incoming({"kind": "webhook", "content": content}).stored_content()
-    assert stored == {"text": "a\ufffdb?c🫖", "list": ["?", 1, None], "k\ufffd": {"?": True}}
 
 
 @pytest.mark.spec("M1")

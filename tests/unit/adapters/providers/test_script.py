@@ -96,11 +96,11 @@ MISTAKES: dict[str, str] = {
     "- play: hello": "scene 1 needs a `play:` list of acts",
     "- play: []\n- hello": "scene 2 needs a `play:` list of acts",
     "- play:\n  - shout: x": (
-        "scene 1, act 1 ({'shout': 'x'}) is none of: answer, approval, crash, fail, hang, listen, progress, say, "
+        "scene 1, act 1 ({'shout': 'x'}) is not one of: answer, approval, crash, fail, hang, listen, progress, say, "
         "think, tool, touch, usage, wait"
     ),
     "- play:\n  - say: x\n  - hello": (
-        "scene 1, act 2 ('hello') is none of: answer, approval, crash, fail, hang, listen, progress, say, "
+        "scene 1, act 2 ('hello') is not one of: answer, approval, crash, fail, hang, listen, progress, say, "
         "think, tool, touch, usage, wait"
     ),
     "- when: '['\n  play: []": (
@@ -109,8 +109,8 @@ MISTAKES: dict[str, str] = {
     "- play: []\n- when: '*'\n  play: []": (
         "scene 2: `when: *` is not a regular expression (nothing to repeat at position 0)"
     ),
-    "- when: 5\n  play: []": "the script is wrong at 0.when: Input should be a valid string",
-    "- play: []\n  times: 3": "the script is wrong at 0.times: Extra inputs are not permitted",
+    "- when: 5\n  play: []": "scene 1: `when: 5` is not a regular expression (first argument must be string or compiled pattern)",
+    "- play: []\n  times: 3": "scene 1 has `times`, but only `when` and `play` mean something",
 }
 
 
