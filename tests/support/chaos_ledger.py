@@ -54,7 +54,7 @@ class Ledger:
     turns: Sequence[Any] = ()
     steps: Sequence[Any] = ()
     events: Sequence[Any] = ()
-    # Brought back by an operator after its workers had died too often: its place in the order is gone.
+    # Brought back by an operator after its workers had died too often: its place in the order and its journal are gone.
     revived: frozenset[str] = field(default_factory=frozenset)
 
     def complaints(self) -> list[Complaint]:
@@ -194,10 +194,11 @@ class Ledger:
         return len(begun) - ended.count("handed_over") - buried_unseen
 
     def _finished_tools_once(self) -> Iterator[Complaint]:
-        """What a tool sent on the way was sent once for each message, and exactly then if the tool finished."""
+        """What a tool sent on the way was sent once for each message, and exactly then if the tool finished. What an
+        operator brought back begins anew: that is what they asked for."""
         notes = self._keys_naming(NOTE)
         for word, keys in notes.items():
-            if len(keys) > 1:
+            if len(keys) > 1 and word not in self.revived:
                 yield Complaint(f"a finished tool ran again: {len(keys)} notes name {word}: {sorted(keys)}", (word,))
         of_turn: dict[str, int] = defaultdict(int)
         for out in self.outbox:

@@ -106,7 +106,11 @@ def _handler(receiver: Receiver) -> type[BaseHTTPRequestHandler]:
         timeout = 60
 
         def do_POST(self) -> None:
-            raw = self.rfile.read(int(self.headers["content-length"]))
+            length = int(self.headers["content-length"])
+            raw = self.rfile.read(length)
+            if len(raw) < length:  # its sender died in the middle of it
+                self.close_connection = True
+                return
             conduct = receiver.take(self.path.strip("/"), self.headers, raw)
             if conduct == "slow":
                 time.sleep(SLOW_SECONDS)
