@@ -133,6 +133,11 @@ def values(**handed_in: Any) -> dict[str, Any]:
     return {f"given_{name}": value for name, value in handed_in.items()}
 
 
+def rows(listed: list[dict[str, Any]]) -> list[dict[str, Any]] | dict[str, Any]:
+    """Rows for an INSERT. One alone is handed in as such, which spares the driver its way of sending many."""
+    return listed[0] if len(listed) == 1 else listed
+
+
 def new_id() -> str:
     """A UUIDv7: sorts by the time it was made."""
     return str(uuid_utils.compat.uuid7())

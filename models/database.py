@@ -6,11 +6,12 @@ content to be called twice: a transaction whose connection broke is rolled back 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Final, TypeVar
 
 from sqlalchemy import URL, Connection, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from models.base import storable_json
@@ -51,13 +52,16 @@ def database_url(raw: str) -> URL:
 class Database:
     """An engine and the rules for using it. One per process; made on the event loop that uses it."""
 
-    def __init__(self, raw_url: str, *, pool_size: int = 8) -> None:
+    def __init__(self, raw_url: str, *, pool_size: int = 8, prepare: bool = True) -> None:
+        """`prepare`: let PostgreSQL keep plans of repeated statements. A pooler between must know of it (PgBouncer does
+        from 1.24 on, or with max_prepared_statements set)."""
         self.url: Final = database_url(raw_url)
         self.is_sqlite: Final = self.url.get_backend_name() == "sqlite"
         # SQLite has one writer at a time; queueing for it here is fair, its own busy wait is not.
         self._writer = asyncio.Lock() if self.is_sqlite else None
-        self._pool_size = pool_size
-        self.engine: Final[AsyncEngine] = _make_engine(self.url, pool_size)
+        # Whoever waits for a connection waits here, in order; the pool's own waiting has a time-out and no order.
+        self._slots = asyncio.Semaphore(pool_size)
+        self.engine: Final[AsyncEngine] = _make_engine(self.url, pool_size, prepare)
 
     async def transact(self, work: Work[T], *, patience: float = 15.0) -> T:
         """Run `work` in one transaction and return what it returned, after the commit.
@@ -81,7 +85,7 @@ class Database:
             try:
                 async with self._connection(read_only) as conn:
                     return await work(conn)
-            except (DBAPIError, OSError, TimeoutError) as error:
+            except (DBAPIError, PoolTimeoutError, OSError, TimeoutError) as error:
                 if not _may_pass(error):
                     raise
                 if time.monotonic() + pause > give_up:
@@ -91,27 +95,23 @@ class Database:
 
     @asynccontextmanager
     async def _connection(self, read_only: bool) -> AsyncIterator[AsyncConnection]:
-        if self._writer is None or read_only:
-            async with self.engine.connect() as conn:
-                if read_only:
-                    conn = await conn.execution_options(longshore_read_only=True)
-                async with conn.begin():
-                    yield conn
-            return
-        async with self._writer, self.engine.connect() as conn, conn.begin():
-            yield conn
+        turn = self._writer if self._writer is not None and not read_only else nullcontext()
+        async with turn, self._slots, self.engine.connect() as conn:
+            if read_only:
+                conn = await conn.execution_options(longshore_read_only=True)
+            async with conn.begin():
+                yield conn
 
 
-def _make_engine(url: URL, pool_size: int) -> AsyncEngine:
+def _make_engine(url: URL, pool_size: int, prepare: bool) -> AsyncEngine:
     if url.get_backend_name() != "sqlite":
-        # No prepared statements: they are session state, which PgBouncer's transaction mode does not keep.
         return create_async_engine(
             url,
             pool_size=pool_size,
             max_overflow=0,
             pool_timeout=30,
             json_serializer=storable_json,
-            connect_args={"prepare_threshold": None},
+            connect_args={"prepare_threshold": 3 if prepare else None},
         )
     engine = create_async_engine(
         url,

@@ -79,7 +79,7 @@ class MessageOut(Base):
 _table = cast(Table, MessageOut.__table__)
 _earlier = aliased(MessageOut)
 # A row that waits for its first date (a reminder for tomorrow) holds nobody up; one that waits to be retried does.
-_BLOCKED = exists().where(
+HELD_UP = exists().where(
     _earlier.session_id == MessageOut.session_id,
     _earlier.channel_type == MessageOut.channel_type,
     _earlier.platform_id == MessageOut.platform_id,
@@ -92,7 +92,7 @@ _BLOCKED = exists().where(
 )
 _CLAIM = (
     update(_table)
-    .where(MessageOut.id == given("id"), MessageOut.status == "pending", MessageOut.deliver_after <= now(), ~_BLOCKED)
+    .where(MessageOut.id == given("id"), MessageOut.status == "pending", MessageOut.deliver_after <= now(), ~HELD_UP)
     .values(
         status="sending",
         attempts=MessageOut.attempts + 1,

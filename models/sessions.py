@@ -224,6 +224,13 @@ async def claim(conn: AsyncConnection, session_id: str, owner: str, lease_second
     return claimed
 
 
+_EXISTS = select(_table.c.id).where(Session.id == given("session"))
+
+
+async def session_exists(conn: AsyncConnection, session_id: str) -> bool:
+    return (await conn.execute(_EXISTS, values(session=session_id))).one_or_none() is not None
+
+
 async def give_back_turn_number(conn: AsyncConnection, session_id: str) -> None:
     """The claim goes on with an open turn and needs no new number."""
     statement = update(_table).where(Session.id == session_id)
@@ -279,7 +286,8 @@ _RELEASE = (
         activity=None,
         activity_since=now(),
         # Whoever calls this rings if it must; the mark keeps the sweep from ringing as well.
-        woken_at=case((or_(given("ring"), Session.woken_at.is_not(None)), now()), else_=None),
+        # One that rests has no mark: the sweep is to ring on time.
+        woken_at=case((given("rests"), None), (or_(given("ring"), Session.woken_at.is_not(None)), now()), else_=None),
         resume_after=case((given("rests"), given_seconds("rest")), else_=None),
         continuation=func.coalesce(
             bindparam("given_continuation", type_=_table.c.continuation.type), Session.continuation

@@ -111,6 +111,12 @@ async def count_steps(conn: AsyncConnection, turn_id: str) -> int:
     return int((await conn.execute(query)).scalar_one())
 
 
+async def has_effects(conn: AsyncConnection, turn_id: str) -> bool:
+    """Whether a turn has done something, or may have, that must not be done twice."""
+    query = select(Step.id).where(Step.turn_id == turn_id, ~Step.idempotent, Step.status != "failed")
+    return bool((await conn.execute(select(query.exists()))).scalar_one())
+
+
 async def finish_step(conn: AsyncConnection, step_id: str, *, ok: bool, output: dict[str, Any]) -> None:
     await conn.execute(
         update(Step)

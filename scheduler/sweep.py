@@ -14,7 +14,7 @@ from models.database import Database
 from models.fleet import forget_dead_processes
 from models.groups import AgentGroup
 from models.inbox import MessageIn
-from models.outbox import MessageOut
+from models.outbox import HELD_UP, MessageOut
 from models.sessions import Session, not_leased, not_resting, not_rung
 from models.upsert import insert_ignoring
 from scheduler.recurrence import RecurrenceError, next_after
@@ -46,7 +46,7 @@ async def sweep(db: Database, *, repeat_seconds: float) -> Found:
     stale = await db.transact(lambda conn: _stale_leases(conn, repeat_seconds))
     found.wakes = list({wake.session_id: wake for wake in [*wakes, *stale]}.values())
     found.deliveries = await db.transact(lambda conn: _due_deliveries(conn, repeat_seconds))
-    found.doubtful = await db.read(_doubtful_deliveries)
+    found.doubtful = await db.transact(lambda conn: _doubtful_deliveries(conn, repeat_seconds))
     found.full = BATCH in (len(wakes), len(stale), len(found.deliveries), len(found.doubtful))
     await db.transact(forget_dead_processes)
     return found
@@ -91,6 +91,7 @@ async def _due_deliveries(conn: AsyncConnection, repeat_seconds: float) -> list[
             MessageOut.status == "pending",
             MessageOut.deliver_after <= now(),
             MessageOut.rung_at < now(-repeat_seconds),
+            ~HELD_UP,
         )
         .order_by(MessageOut.deliver_after)
         .limit(BATCH)
@@ -106,10 +107,25 @@ async def _due_deliveries(conn: AsyncConnection, repeat_seconds: float) -> list[
     return [row.id for row in sorted(rows, key=lambda row: (row.session_id, row.seq))]
 
 
-async def _doubtful_deliveries(conn: AsyncConnection) -> list[str]:
+async def _doubtful_deliveries(conn: AsyncConnection, repeat_seconds: float) -> list[str]:
     """Rows whose sender died between sending and writing it down."""
-    query = select(MessageOut.id).where(MessageOut.status == "sending", MessageOut.claim_expires_at < now())
-    return list((await conn.execute(query.limit(BATCH))).scalars())
+    chosen = (
+        select(MessageOut.id)
+        .where(
+            MessageOut.status == "sending",
+            MessageOut.claim_expires_at < now(),
+            MessageOut.rung_at < now(-repeat_seconds),
+        )
+        .limit(BATCH)
+        .with_for_update(skip_locked=True)
+    )
+    statement = (
+        update(MessageOut)
+        .where(MessageOut.id.in_(chosen.scalar_subquery()))
+        .values(rung_at=now())
+        .returning(MessageOut.id)
+    )
+    return list((await conn.execute(statement)).scalars())
 
 
 async def _recur(conn: AsyncConnection) -> None:

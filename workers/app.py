@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import functools
 import threading
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,10 @@ from kombu.entity import Exchange, Queue
 
 from adapters.registry import Registry
 from models import schema
-from models.errors import StoreError
+from models.errors import DatabaseDownError, StoreError
 from scheduler.beat import beat_schedule
 from workers.bells import CeleryBells, agent_queue
+from workers.broker import mend_broker
 from workers.logs import configure_logs
 from workers.loop import Stop, StoppedError, process_loop
 from workers.runtime import Node, Runtime
@@ -24,6 +26,7 @@ from workers.settings import Settings, SettingsError, load_settings, require_bro
 
 # Only `messages.ingest` is acknowledged late: its message is the only copy until its row is committed.
 INGEST_VISIBILITY_SECONDS = 120
+START_SECONDS = 20.0
 
 
 def make_app(settings: Settings, registry: Registry) -> Celery:
@@ -66,6 +69,7 @@ def make_app(settings: Settings, registry: Registry) -> Celery:
         timezone="UTC",
     )
     app.conf.longshore_grace_seconds = settings.grace_seconds
+    mend_broker()
     return app
 
 
@@ -146,12 +150,21 @@ def _logs(loglevel: int | str | None = None, **_: Any) -> None:
 
 @signals.worker_init.connect
 def _check_configuration(sender: Any = None, **_: Any) -> None:
-    """Refuse to start with a sentence instead of failing at the first message."""
-    try:
-        require_broker(settings)
-        schema.check(settings.database_url)
-    except (SettingsError, StoreError) as error:
-        raise SystemExit(f"longshore: {error}") from None
+    """Refuse to start with a sentence instead of failing at the first message. A database that is just being
+    restarted is waited for."""
+    give_up = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            require_broker(settings)
+            schema.check(settings.database_url)
+        except DatabaseDownError as error:
+            if time.monotonic() > give_up:
+                raise SystemExit(f"longshore: {error}") from None
+            time.sleep(1)
+        except (SettingsError, StoreError) as error:
+            raise SystemExit(f"longshore: {error}") from None
+        else:
+            return
 
 
 @signals.celeryd_after_setup.connect

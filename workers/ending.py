@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import ErrorClass
 from adapters.events import AnyEvent, Envelope, Result, TurnEnded, UsageReport
-from models.base import new_id, now
+from models.base import new_id, now, rows
 from models.conversation import TranscriptItem, Usage
 from models.database import Database
 from models.inbox import MessageIn, complete_messages, settle
@@ -66,7 +66,7 @@ class Ending:
         """Answers, usage, transcript and `completed`, all or nothing."""
         turn = self._turn
         texts = [result.text for result in results if result.text.strip()]
-        rows = [
+        outbound = [
             self._reply_to.outbound(content={"text": text}, turn_id=turn.id, key=f"{turn.id}:{number}")
             for number, text in enumerate(texts, 1)
         ]
@@ -76,20 +76,20 @@ class Ending:
             released = await release(
                 conn,
                 turn.lease,
-                messages=len(rows),
+                messages=len(outbound),
                 events=count_lasting(events),
                 continuation={turn.provider: continuation} if continuation else None,
             )
-            first = released.message_seq - len(rows) + 1
-            if rows:
-                await conn.execute(_INSERT_OUT, [row | {"seq": first + n} for n, row in enumerate(rows)])
+            first = released.message_seq - len(outbound) + 1
+            if outbound:
+                await conn.execute(_INSERT_OUT, rows([row | {"seq": first + n} for n, row in enumerate(outbound)]))
             await complete_messages(conn, turn.id)
             await complete_turn(conn, turn.id)
             await conn.execute(_INSERT_TRANSCRIPT, self._transcript(prompt, texts))
             if usage:
-                await conn.execute(_INSERT_USAGE, [self._usage(report) for report in usage])
+                await conn.execute(_INSERT_USAGE, rows([self._usage(report) for report in usage]))
             stored = await self._journal.store(conn, events, released.event_seq)
-            return Ended("completed", released.more, [row["id"] for row in rows]), stored
+            return Ended("completed", released.more, [row["id"] for row in outbound]), stored
 
         return await self._commit(work)
 

@@ -11,6 +11,7 @@ from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.events import AnyEvent, Envelope, event_to_dict, is_lasting
+from models.base import rows
 from models.conversation import Event
 from models.database import Database
 from models.errors import LeaseLostError
@@ -76,19 +77,19 @@ class Journal:
 
     async def store(self, conn: AsyncConnection, events: list[AnyEvent], last_seq: int) -> list[Envelope]:
         """Write the lasting ones, the last with the number `last_seq`; all are to be published after the commit."""
-        rows: list[dict[str, Any]] = []
+        stored: list[dict[str, Any]] = []
         envelopes: list[Envelope] = []
         seq = last_seq - count_lasting(events)
         ids = {"session_id": self.lease.session_id, "turn_id": self.turn_id}
         for event in events:
             if is_lasting(event):
                 seq += 1
-                rows.append(ids | {"seq": seq, "type": event.type, "payload": event_to_dict(event)})
+                stored.append(ids | {"seq": seq, "type": event.type, "payload": event_to_dict(event)})
                 envelopes.append(envelope(self.lease.session_id, event, turn_id=self.turn_id, seq=seq))
             else:
                 envelopes.append(envelope(self.lease.session_id, event, turn_id=self.turn_id, after=seq))
-        if rows:
-            await conn.execute(_INSERT, rows)
+        if stored:
+            await conn.execute(_INSERT, rows(stored))
         return envelopes
 
     def publish(self, envelopes: list[Envelope]) -> None:

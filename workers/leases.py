@@ -5,7 +5,9 @@ stops its turn; the fencing token makes sure that such a turn writes nothing mor
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 
 import structlog
 
@@ -17,6 +19,13 @@ from workers.loop import Job, Stop
 log = structlog.get_logger()
 
 
+@dataclass
+class _Held:
+    job: Job
+    renewed: float  # by this machine's monotonic clock
+    ending: bool = False
+
+
 class LeaseKeeper:
     def __init__(
         self, db: Database, owner: str, lease_seconds: float, report: Callable[[int], Awaitable[None]] | None = None
@@ -26,18 +35,22 @@ class LeaseKeeper:
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._report = report
-        self._held: dict[str, tuple[Job, float]] = {}  # session -> its job, and when its lease was last good
+        self._held: dict[str, _Held] = {}
         self._task = asyncio.create_task(self._run(), name="longshore-leases")
 
-    def hold(self, lease: Lease, job: Job) -> None:
-        self._held[lease.session_id] = (job, time.monotonic())
+    @contextmanager
+    def hold(self, lease: Lease, job: Job) -> Iterator[None]:
+        """Keep a lease while a turn runs; stop the turn's job if the lease is lost."""
+        held = self._held[lease.session_id] = _Held(job, time.monotonic())
+        try:
+            yield
+        finally:
+            if self._held.get(lease.session_id) is held:
+                del self._held[lease.session_id]
 
-    def drop(self, lease: Lease) -> None:
-        self._held.pop(lease.session_id, None)
-
-    @property
-    def count(self) -> int:
-        return len(self._held)
+    def ending(self, lease: Lease) -> None:
+        """The turn is about to let go by itself: a lease that is gone from now on was not lost."""
+        self._held[lease.session_id].ending = True
 
     async def close(self) -> None:
         self._task.cancel()
@@ -52,29 +65,28 @@ class LeaseKeeper:
                     await self._report(len(self._held))
             except StoreError as error:
                 log.warning("leases.not_renewed", error=str(error))
+            except Exception:  # whatever it is: a process that stops renewing loses all its sessions
+                log.exception("leases.not_renewed")
             self._stop_expired()
             await asyncio.sleep(self._lease_seconds / 3)
 
     async def _renew(self) -> None:
-        asked = list(self._held)
+        asked = dict(self._held)
         started = time.monotonic()
         ours = await self._db.transact(
-            lambda conn: renew(conn, self._owner, asked, self._lease_seconds), patience=self._lease_seconds / 3
+            lambda conn: renew(conn, self._owner, list(asked), self._lease_seconds), patience=self._lease_seconds / 3
         )
-        for session_id in asked:
-            if session_id not in self._held:
-                continue  # ended meanwhile
-            job, since = self._held[session_id]
+        for session_id, held in asked.items():
             if session_id in ours:
-                self._held[session_id] = (job, started)
-            elif since < started:
+                held.renewed = started
+            elif not held.ending and self._held.get(session_id) is held:
                 log.warning("lease.lost", session=session_id)
-                job.stop(Stop.LEASE_LOST)
+                held.job.stop(Stop.LEASE_LOST)
 
     def _stop_expired(self) -> None:
         """The database may be away so long that others may believe us dead: then we behave as if we were."""
         limit = time.monotonic() - self._lease_seconds
-        for session_id, (job, since) in list(self._held.items()):
-            if since < limit:
+        for session_id, held in list(self._held.items()):
+            if held.renewed < limit and not held.ending:
                 log.warning("lease.expired", session=session_id)
-                job.stop(Stop.LEASE_LOST)
+                held.job.stop(Stop.LEASE_LOST)

@@ -17,8 +17,8 @@ from models.conversation import Event
 from models.groups import how_it_runs
 from models.inbox import TRAVELS_ALONE_AFTER, batch, begin_processing, due_messages, messages_of_turn, settle
 from models.outbox import has_left
-from models.sessions import Lease, claim, give_back_turn_number
-from models.turns import Turn, open_turn, set_turn
+from models.sessions import Lease, claim, give_back_turn_number, session_exists
+from models.turns import Turn, has_effects, open_turn, set_turn
 from workers.settings import Settings
 
 _INSERT_TURN = insert(Turn.__table__)  # type: ignore[arg-type]
@@ -45,6 +45,8 @@ class OpenedTurn:
     started: AnyEvent
     # Why it must not be run after all: it is ended at once with this.
     verdict: tuple[ErrorClass, str] | None = None
+    # Other messages are due that this turn does not take.
+    leftover: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,10 @@ class NothingToDo(Exception):  # noqa: N818 - a way out of a transaction, not an
     """Rolls the claim back."""
 
 
+class NoSuchSession(Exception):  # noqa: N818 - likewise
+    """Somebody rang for a session that is not there."""
+
+
 async def open_next(
     conn: AsyncConnection,
     registry: Registry,
@@ -69,7 +75,7 @@ async def open_next(
     """Claim and open. Raises NothingToDo if the session is not to be had or has nothing due."""
     session = await claim(conn, session_id, owner, settings.lease_seconds)
     if session is None:
-        raise NothingToDo
+        raise NothingToDo if await session_exists(conn, session_id) else NoSuchSession
     group = await how_it_runs(conn, session.agent_group_id)
     provider = session.provider or group.provider or settings.default_provider
     if queue_provider is not None and provider != queue_provider and provider in registry.providers.names:
@@ -83,7 +89,7 @@ async def open_next(
     if unfinished is not None:
         messages = await messages_of_turn(conn, unfinished.id)
         verdict = await _verdict(conn, registry, settings, unfinished, messages, provider)
-        if verdict is None and len(messages) > 1 and messages[0].tries >= TRAVELS_ALONE_AFTER:
+        if verdict is None and await _may_split(conn, unfinished, messages):
             # One of them may be what kills it: they go on one by one, in their order.
             await _split(conn, unfinished.id)
             due = await due_messages(conn, session_id)
@@ -128,6 +134,7 @@ async def open_next(
         event_seq=session.event_seq,
         started=started,
         verdict=verdict,
+        leftover=any(message.wakes for message in due if message.id not in {taken.id for taken in messages}),
     )
 
 
@@ -155,6 +162,14 @@ def _capabilities(registry: Registry, provider: str) -> Capabilities:
     if provider not in registry.providers.names:
         return Capabilities()
     return registry.providers.get(provider).manifest.capabilities
+
+
+async def _may_split(conn: AsyncConnection, turn: AnyRow, messages: list[AnyRow]) -> bool:
+    """A batch that failed twice is taken apart, unless it has had effects: its journal knows of them, a new turn's
+    would not."""
+    if len(messages) < 2 or messages[0].tries < TRAVELS_ALONE_AFTER:
+        return False
+    return not await has_effects(conn, turn.id) and not await has_left(conn, turn.id)
 
 
 async def _split(conn: AsyncConnection, turn_id: str) -> None:

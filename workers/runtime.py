@@ -37,11 +37,15 @@ class Runtime:
         self.owner: Final = f"{self.node.name}:{os.getpid()}:{new_id()[-6:]}"
         self.registry: Final = registry or Registry()
         self.backoff: Final = Backoff(settings.retry_base_seconds, settings.max_tries)
-        self.db: Final = Database(settings.database_url, pool_size=settings.database_pool)
+        self.db: Final = Database(
+            settings.database_url, pool_size=settings.database_pool, prepare=settings.database_prepare
+        )
         self.bells: Final = bells
         self._redis = redis_client(settings.redis_url)
         self.publisher: Final = Publisher(self._redis)
-        self.leases: Final = LeaseKeeper(self.db, self.owner, settings.lease_seconds, self._report)
+        # Leases are renewed on a connection of their own: not behind whoever else waits for one.
+        self._lease_db = Database(settings.database_url, pool_size=1, prepare=settings.database_prepare)
+        self.leases: Final = LeaseKeeper(self._lease_db, self.owner, settings.lease_seconds, self._report)
 
     async def close(self) -> None:
         await self.leases.close()
@@ -51,11 +55,12 @@ class Runtime:
         for name in self.registry.channels.made:
             await self.registry.channels.get(name).close()
         await self.db.transact(lambda conn: report_gone(conn, self.node.name), patience=1)
+        await self._lease_db.close()
         await self.db.close()
 
     async def _report(self, running: int) -> None:
         if self.node.queues:
-            await self.db.transact(
+            await self._lease_db.transact(
                 lambda conn: report_alive(
                     conn,
                     self.node.name,

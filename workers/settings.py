@@ -44,6 +44,7 @@ class Settings(BaseSettings):
     grace_seconds: float = Field(20.0, ge=0, description="on SIGTERM, how long running turns may go on")
     pool: str = Field("workers.pool:TaskPool", description="Celery's pool; `-P threads` and `-P solo` work as well")
     database_pool: int = Field(8, ge=2, description="connections per process")
+    database_prepare: bool = Field(True, description="prepared statements; off for a PgBouncer before 1.24")
     log_level: str = "INFO"
     log_json: bool = False
 

@@ -12,14 +12,13 @@ from adapters.contracts import Limits, Provider, Query, QueryInput
 from adapters.errors import AdapterError, ErrorClass, ProviderError
 from adapters.events import Failed, ProviderEvent, Result, SessionStarted, ToolCall, UsageReport
 from models.errors import LeaseLostError
-from models.sessions import find_session
 from workers.ending import Ended, Ending, Failure
 from workers.events import envelope
 from workers.formatting import format_prompt, plain_text
 from workers.ingest import record_rejection
 from workers.journal import Journal
 from workers.loop import Stop, current_job
-from workers.opening import Elsewhere, NothingToDo, OpenedTurn, open_next
+from workers.opening import Elsewhere, NoSuchSession, NothingToDo, OpenedTurn, open_next
 from workers.replies import ReplyTo
 from workers.runtime import Runtime
 from workers.toolbox import JournaledToolBox
@@ -39,7 +38,9 @@ async def wake(
             lambda conn: open_next(conn, runtime.registry, runtime.settings, session_id, runtime.owner, queue_provider)
         )
     except NothingToDo:
-        await _refuse_unknown(runtime, session_id, task_id)
+        return "nothing"
+    except NoSuchSession:
+        await _refuse(runtime, session_id, task_id)
         return "nothing"
     if isinstance(opened, Elsewhere):
         runtime.bells.wake(session_id, opened.provider)
@@ -52,17 +53,16 @@ async def wake(
         return "lost"
     for message_out_id in ended.deliveries:
         runtime.bells.deliver(message_out_id)
-    if ended.wake:
+    if ended.wake or (opened.leftover and ended.status != "waiting"):
         runtime.bells.wake(session_id, opened.provider)
     return ended.status  # type: ignore[return-value]
 
 
-async def _refuse_unknown(runtime: Runtime, session_id: str, task_id: str) -> None:
+async def _refuse(runtime: Runtime, session_id: str, task_id: str) -> None:
     """A wake for a session that does not exist comes from a mistake; it is kept where somebody sees it."""
-    if await runtime.db.read(lambda conn: find_session(conn, session_id)) is None:
-        reason = f"there is no session {session_id!r}"
-        await record_rejection(runtime.db, task_id or session_id, "agent.wake", reason, {"session_id": session_id})
-        log.warning("wake.no_such_session", session=session_id)
+    reason = f"there is no session {session_id!r}"
+    await record_rejection(runtime.db, task_id or session_id, "agent.wake", reason, {"session_id": session_id})
+    log.warning("wake.no_such_session", session=session_id)
 
 
 @dataclass
@@ -87,14 +87,12 @@ class _Attempt:
         self._watchdog = Watchdog(runtime.settings.silent_seconds)
 
     async def run(self) -> Ended:
-        self._runtime.leases.hold(self._turn.lease, self._job)
-        try:
+        with self._runtime.leases.hold(self._turn.lease, self._job):
             return await self._run()
-        finally:
-            self._runtime.leases.drop(self._turn.lease)
 
     async def _run(self) -> Ended:
         if self._turn.verdict is not None:
+            self._runtime.leases.ending(self._turn.lease)
             return await self._ending.fail(Failure(*self._turn.verdict, retryable=False))
         try:
             failure = await self._ask_provider()
@@ -102,6 +100,7 @@ class _Attempt:
             return await self._stopped()
         finally:
             await self._journal.close()
+            self._runtime.leases.ending(self._turn.lease)
         if failure is None:
             return await self._ending.complete(
                 self._prompt, self._heard.results, self._heard.usage, self._heard.continuation

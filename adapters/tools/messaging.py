@@ -19,4 +19,5 @@ SEND_MESSAGE = Tool(
     "Sends a message to the current conversation at once, while you go on working.",
     SendMessageArguments,
     _send_message,
+    idempotent=True,  # what it stages is written together with its result: if that is missing, nothing was sent
 )

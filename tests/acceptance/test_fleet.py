@@ -186,7 +186,7 @@ def test_a_worker_with_a_wrong_environment_says_so_and_leaves(
 ) -> None:
     command = "celery -A workers.app worker -Q messages -n wrong@%h"
     worker = operator.start(command, "wrong", ready=False, **env)
-    assert worker.wait(30) != 0
+    assert worker.wait(60) != 0
     log = (operator.folder / "wrong.log").read_text()
     assert said in log
     assert "Traceback" not in log

@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 from sqlalchemy import update
 
-from adapters.contracts import QueryInput
+from adapters.contracts import QueryInput, Tool, ToolContext
 from adapters.events import ProviderEvent
 from adapters.providers.scripted import ScriptedProvider, ScriptedQuery
 from adapters.registry import Drivers, Registry
@@ -241,18 +242,66 @@ async def test_a_provider_that_replays_its_steps_goes_on_and_says_it_once(fleet:
     assert [row.content["text"] for row in await fleet.outbox()] == ["working on it", "done"]
 
 
+class LaunchArguments(BaseModel):
+    pass
+
+
+async def _launch(arguments: LaunchArguments, context: ToolContext) -> str:
+    return "launched"
+
+
 @pytest.mark.spec("M7")
-async def test_a_call_that_never_ended_is_repeated_only_if_that_is_safe(fleet: Fleet) -> None:
-    await fleet.add_group(
-        script="- play:\n  - tool: send_message\n    with: {text: hi}\n  - answer: 'tool said: {result}'"
-    )
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_call_that_never_ended_is_repeated_only_if_that_is_safe(
+    make_fleet: MakeFleet, idempotent: bool
+) -> None:
+    tool = Tool("launch", "Launches.", LaunchArguments, _launch, idempotent=idempotent)
+    fleet = await make_fleet(Registry(tools=Drivers("tool", made={"launch": tool})))
+    await fleet.add_group(script="- play:\n  - tool: launch\n  - answer: 'tool said: {result}'")
     accepted = await fleet.send()
     opened = await _die(fleet, accepted.session_id)
-    started = {"turn_id": opened.id, "number": 1, "key": "call-1", "kind": "tool", "name": "send_message", "input": {}}
+    started = {"turn_id": opened.id, "number": 1, "key": "call-1", "kind": "tool", "name": "launch", "input": {}}
     await fleet.insert(Step, started)
     assert await fleet.wake(accepted.session_id) == "completed"
     [reply] = await fleet.outbox()
-    assert "whether it took effect is unknown" in reply.content["text"]
+    assert ("launched" if idempotent else "whether it took effect is unknown") in reply.content["text"]
+
+
+@pytest.mark.spec("M7", "M10")
+async def test_a_batch_with_effects_is_not_taken_apart(fleet: Fleet) -> None:
+    await fleet.add_group(
+        script="""
+- play:
+    - tool: send_message
+      with: {text: "note: {texts}"}
+    - fail: {message: "nope", class: internal}
+      until_attempt: 4
+    - answer: "answered: {texts}"
+"""
+    )
+    await fleet.send("one")
+    await fleet.send("two")
+    await fleet.answer_wakes()
+    for _ in range(3):
+        await _retry_now(fleet)
+    assert [row.content["text"] for row in await fleet.outbox()] == ["note: one two", "answered: one two"]
+
+
+@pytest.mark.spec("M9")
+async def test_those_left_over_after_a_batch_was_taken_apart_go_on_at_once(fleet: Fleet) -> None:
+    script = "- play:\n  - fail: {class: internal}\n    until_attempt: 3\n  - answer: 'heard: {texts}'"
+    await fleet.add_group(script=script)
+    await fleet.send("one")
+    await fleet.send("two")
+    await fleet.answer_wakes()
+    await _retry_now(fleet)
+    await fleet.execute(update(Session).values(resume_after=now(-1)))
+    from models import AgentGroup
+
+    await fleet.execute(update(AgentGroup).values(config={"provider_options": {"script": "heard: {texts}"}}))
+    await fleet.sweep()
+    await fleet.settle_down()  # without another sweep
+    assert [row.content["text"] for row in await fleet.outbox()] == ["heard: one", "heard: two"]
 
 
 async def _die(fleet: Fleet, session_id: str) -> Any:

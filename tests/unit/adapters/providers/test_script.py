@@ -109,7 +109,9 @@ MISTAKES: dict[str, str] = {
     "- play: []\n- when: '*'\n  play: []": (
         "scene 2: `when: *` is not a regular expression (nothing to repeat at position 0)"
     ),
-    "- when: 5\n  play: []": "scene 1: `when: 5` is not a regular expression (first argument must be string or compiled pattern)",
+    "- when: 5\n  play: []": (
+        "scene 1: `when: 5` is not a regular expression (first argument must be string or compiled pattern)"
+    ),
     "- play: []\n  times: 3": "scene 1 has `times`, but only `when` and `play` mean something",
 }
 
