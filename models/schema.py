@@ -1,35 +1,47 @@
 """Migrations: bring a database up or down, and check that it fits this release.
 
-The only synchronous database access; it is run by `longshore migrate`, and at start to look at one version number."""
+The only synchronous database access; it is run by `longshore migrate`, and at start to look at one version number.
+Revisions are numbers, in the names of the files: Alembic is loaded only to migrate."""
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, create_engine
+from sqlalchemy import URL, Connection, create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
 from models.database import database_url
 from models.errors import DatabaseDownError, SchemaError
 
+T = TypeVar("T")
+
 _FOLDER = Path(__file__).parent / "migrations"
+
+
+def revisions() -> list[str]:
+    """All revisions this release knows, the oldest first: `v0001_spine.py` is 0001."""
+    return sorted(path.name[1:5] for path in (_FOLDER / "versions").glob("v[0-9][0-9][0-9][0-9]_*.py"))
 
 
 def head() -> str:
     """The schema version this release is written for."""
-    return str(ScriptDirectory(str(_FOLDER)).get_current_head())
+    return revisions()[-1]
 
 
 def migrate(raw_url: str, revision: str = "head") -> None:
     """Move the database to a revision, up or (given an older one) down."""
+    if revision not in ("head", "base", *revisions()):
+        raise SchemaError(f"there is no revision {revision!r}; there are: base, {', '.join(revisions())}, head")
 
     def run(connection: Connection) -> None:
-        config = _config()
+        from alembic import command
+        from alembic.config import Config
+
+        config = Config()
+        config.set_main_option("script_location", str(_FOLDER))
         config.attributes["connection"] = connection
-        going_down = revision == "base" or revision in _older_than(current_revision(connection))
+        current = _current(connection) or ""
+        going_down = revision == "base" or (revision != "head" and revision < current)
         (command.downgrade if going_down else command.upgrade)(config, revision)
 
     _with_connection(database_url(raw_url), run)
@@ -40,44 +52,31 @@ def check(raw_url: str) -> None:
 
     A newer schema is accepted: migrations keep the release before them working, so that a fleet can be updated
     process by process."""
-    found: list[str | None] = []
-    _with_connection(database_url(raw_url), lambda connection: found.append(current_revision(connection)))
-    revision = found[0]
+    revision = _with_connection(database_url(raw_url), _current)
     if revision is None:
         raise SchemaError("the database has no tables yet: run `longshore migrate`")
-    known = {script.revision for script in ScriptDirectory(str(_FOLDER)).walk_revisions()}
-    if revision in known and revision != head():
+    if revision < head():
         raise SchemaError(
             f"the database is at version {revision}, this release needs {head()}: run `longshore migrate`"
         )
 
 
-def current_revision(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+def _current(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one_or_none()
 
 
-def _older_than(revision: str | None) -> set[str]:
-    if revision is None:
-        return set()
-    scripts = ScriptDirectory(str(_FOLDER))
-    return {script.revision for script in scripts.walk_revisions("base", revision)} - {revision}
-
-
-def _config() -> Config:
-    config = Config()
-    config.set_main_option("script_location", str(_FOLDER))
-    return config
-
-
-def _with_connection(url: URL, run: Callable[[Connection], None]) -> None:
+def _with_connection(url: URL, run: Callable[[Connection], T]) -> T:
     if url.get_backend_name() == "sqlite":
         Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
         url = url.set(drivername="sqlite")
     engine = create_engine(url)
     try:
         with engine.connect() as connection:
-            run(connection)
+            result = run(connection)
             connection.commit()
+            return result
     except DBAPIError as error:
         reason = str(error.orig).splitlines()[0]
         shown = url.set(query={}).render_as_string()  # a password may also stand in the query

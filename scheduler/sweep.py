@@ -53,10 +53,9 @@ async def sweep(db: Database, *, repeat_seconds: float) -> Found:
 
 
 async def _due_sessions(conn: AsyncConnection, repeat_seconds: float) -> list[Wake]:
-    due = (
-        select(MessageIn.session_id)
-        .where(MessageIn.status == "pending", MessageIn.wakes, MessageIn.process_after <= now())
-        .distinct()
+    # No DISTINCT: IN needs none, and SQLite would read the whole table for it.
+    due = select(MessageIn.session_id).where(
+        MessageIn.status == "pending", MessageIn.wakes, MessageIn.process_after <= now()
     )
     where = (Session.id.in_(due), Session.status == "active", not_leased(), not_resting(), not_rung(-repeat_seconds))
     return await _ring(conn, select(Session.id).where(*where))

@@ -5,10 +5,12 @@ are dropped with one log line, and the sweep finds what they were for."""
 
 import queue
 import threading
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
-from celery import Celery
+
+if TYPE_CHECKING:
+    from celery import Celery
 
 log = structlog.get_logger()
 
@@ -33,7 +35,7 @@ class Bells(Protocol):
 
 
 class CeleryBells:
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: "Celery") -> None:
         self._app = app
         self._queue: queue.Queue[tuple[str, list[str], str] | None] = queue.Queue(LIMIT)
         self._silent = False

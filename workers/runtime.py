@@ -1,8 +1,10 @@
 """The composition root: what a process's tasks may use, made once on its event loop."""
 
+import asyncio
 import os
 import socket
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from adapters.registry import Registry
@@ -41,11 +43,20 @@ class Runtime:
             settings.database_url, pool_size=settings.database_pool, prepare=settings.database_prepare
         )
         self.bells: Final = bells
+        self._workspaces: set[str] = set()
         self._redis = redis_client(settings.redis_url)
         self.publisher: Final = Publisher(self._redis)
         # Leases are renewed on a connection of their own: not behind whoever else waits for one.
         self._lease_db = Database(settings.database_url, pool_size=1, prepare=settings.database_prepare)
         self.leases: Final = LeaseKeeper(self._lease_db, self.owner, settings.lease_seconds, self._report)
+
+    async def workspace(self, folder: str) -> Path:
+        """An agent's folder, there from the first time it is asked for."""
+        path = self.settings.workspace_root / folder
+        if folder not in self._workspaces:
+            await asyncio.to_thread(path.mkdir, parents=True, exist_ok=True)
+            self._workspaces.add(folder)
+        return path
 
     async def close(self) -> None:
         await self.leases.close()

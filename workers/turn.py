@@ -3,7 +3,6 @@
 import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
 import structlog
@@ -143,8 +142,7 @@ class _Attempt:
     async def _start(self, provider: Provider) -> Query:
         turn, runtime = self._turn, self._runtime
         self._prompt = format_prompt(turn.messages)
-        workspace = runtime.settings.workspace_root / turn.folder
-        await asyncio.to_thread(Path.mkdir, workspace, parents=True, exist_ok=True)
+        workspace = await runtime.workspace(turn.folder)
         tools = JournaledToolBox(
             runtime.db,
             runtime.bells,

@@ -17,7 +17,7 @@ from adapters.registry import Registry
 from models import schema
 from models.database import Database
 from models.errors import DatabaseDownError, StoreError
-from workers.bells import CeleryBells
+from workers.bells import Bells
 from workers.ingest import RefusedError
 from workers.settings import Settings, SettingsError, load_settings, require_broker
 
@@ -35,17 +35,18 @@ class Desk:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.db = Database(settings.database_url, pool_size=4)
-        self._bells: CeleryBells | None = None
+        self._bells: Bells | None = None
 
     @cached_property
     def registry(self) -> Registry:
         return Registry()
 
     @property
-    def bells(self) -> CeleryBells:
+    def bells(self) -> Bells:
         if self._bells is None:
             # Imported here: making the Celery app takes a moment, and most commands do not ring.
             from workers.app import make_app
+            from workers.bells import CeleryBells
 
             self._bells = CeleryBells(make_app(self.settings, self.registry))
         return self._bells

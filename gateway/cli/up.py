@@ -30,6 +30,7 @@ from workers.ingest import accept, parse_incoming
 from workers.settings import Settings, SettingsError, load_settings
 
 FLOWER_PORT = 5555
+LEASE_SECONDS = "10"
 START_SECONDS = 60
 STOP_SECONDS = 30
 
@@ -129,6 +130,8 @@ class _Up:
             "REDIS_URL": settings.redis_url,
             "DEFAULT_PROVIDER": settings.default_provider,
             "LONGSHORE_HOME": str(self._home),
+            # One machine, one watcher: a dead worker's turns may go on sooner than in a fleet.
+            "LONGSHORE_LEASE_SECONDS": os.environ.get("LONGSHORE_LEASE_SECONDS", LEASE_SECONDS),
         }
         celery = [sys.executable, "-m", "celery", "-A", "workers.app"]
         from adapters.registry import Registry

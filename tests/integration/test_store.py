@@ -181,3 +181,11 @@ def test_a_relative_sqlite_folder_is_made(tmp_path: Path, monkeypatch: pytest.Mo
 def _sync(raw: str) -> Any:
     url = database_url(raw)
     return url.set(drivername="sqlite") if url.get_backend_name() == "sqlite" else url
+
+
+@pytest.mark.spec("D3")
+def test_the_numbers_in_the_file_names_are_alembics() -> None:
+    from alembic.script import ScriptDirectory
+
+    scripts = ScriptDirectory(str(Path(schema.__file__).parent / "migrations"))
+    assert [script.revision for script in scripts.walk_revisions()][::-1] == schema.revisions()
