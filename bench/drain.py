@@ -1,6 +1,7 @@
 """Emptying a full queue: how fast, and at what cost in the worker processes."""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,8 @@ import psutil
 from bench.backlog import Backlog
 from bench.ledger import Ledger
 from gateway.supervisor import Child
+
+PATIENCE_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,27 @@ def drain(
     started = backlog.release()
     ended = ledger.last_end(last_task or task, len(calls))
     return Drain(len(calls) / (ended - started), (_cpu_seconds(workers) - cpu) * 1000 / len(calls))
+
+
+def drain_until(
+    broker: str,
+    workers: Sequence[Child],
+    queue: str,
+    task: str,
+    calls: Sequence[tuple[list[Any], dict[str, Any]]],
+    ended: Callable[[], float | None],
+) -> Drain:
+    """The same for work whose tasks cannot be counted beforehand: `ended` tells when it was done, once it is."""
+    backlog = Backlog(broker, queue)
+    backlog.fill(task, calls)
+    cpu = _cpu_seconds(workers)
+    started = backlog.release()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while (end := ended()) is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{len(calls)} calls of {task} were not done in {PATIENCE_SECONDS} s")
+        time.sleep(0.2)
+    return Drain(len(calls) / (end - started), (_cpu_seconds(workers) - cpu) * 1000 / len(calls))
 
 
 class Drains:

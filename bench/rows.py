@@ -72,6 +72,23 @@ def count_delivered(url: str) -> int:
     return _count(url, select(func.count()).select_from(MessageOut).where(MessageOut.status == "delivered"))
 
 
+def last_delivery(url: str, messages: int) -> float | None:
+    """When the last answer was delivered (seconds since the epoch), once so many messages are answered and none waits."""
+
+    async def work(conn: AsyncConnection) -> float | None:
+        answered = select(func.count()).select_from(MessageIn).where(MessageIn.status == "completed")
+        waiting = select(func.count()).select_from(MessageOut).where(MessageOut.status != "delivered")
+        if (await conn.execute(answered)).scalar_one() < messages or (await conn.execute(waiting)).scalar_one():
+            return None
+        return (await conn.execute(select(func.max(MessageOut.delivered_at)))).scalar_one().timestamp()
+
+    return in_database(url, work)
+
+
+def count_messages(url: str) -> int:
+    return _count(url, select(func.count()).select_from(MessageIn))
+
+
 def count_running(url: str) -> int:
     return _count(url, select(func.count()).select_from(Turn).where(Turn.status == "running"))
 
