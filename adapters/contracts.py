@@ -90,7 +90,7 @@ class McpServer:
 
 @dataclass(frozen=True)
 class Limits:
-    """`seconds` without any event count as a hang."""
+    """`seconds_silent` without any event count as a hang."""
 
     iterations: int = 50
     seconds_silent: float = 600.0

@@ -13,6 +13,23 @@ VERSION: Final = 1
 PREVIEW_LIMIT: Final = 200
 
 
+def _written(value: Any) -> Any:
+    match value:
+        case str():
+            if value.isascii() and "\x00" not in value:
+                return value
+            return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+        case tuple() | list():
+            return type(value)(_written(item) for item in value)
+        case dict():
+            return {_written(key): _written(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+Tokens = Annotated[int, Field(ge=0, lt=2**63)]
+
+
 class _Event(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -20,9 +37,7 @@ class _Event(BaseModel):
     @classmethod
     def _writable(cls, value: Any) -> Any:
         """A model may say what no UTF-8 can hold (half a surrogate pair), or a NUL, which ends texts elsewhere."""
-        if isinstance(value, str) and not (value.isascii() and "\x00" not in value):
-            return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
-        return value
+        return _written(value)
 
 
 class SessionStarted(_Event):
@@ -108,11 +123,11 @@ class Result(_Event):
 class UsageReport(_Event):
     type: Literal["usage"] = "usage"
     model: str | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cost_usd: float | None = None
+    input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+    cache_read_tokens: Tokens = 0
+    cache_write_tokens: Tokens = 0
+    cost_usd: float | None = Field(None, ge=0, lt=10**6, allow_inf_nan=False)
 
 
 class Stderr(_Event):

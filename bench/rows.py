@@ -73,14 +73,15 @@ def count_delivered(url: str) -> int:
 
 
 def last_delivery(url: str, messages: int) -> float | None:
-    """When the last answer was delivered (seconds since the epoch), once so many messages are answered and none waits."""
+    """When the last answer was delivered (seconds since the epoch), once so many messages are answered."""
 
     async def work(conn: AsyncConnection) -> float | None:
         answered = select(func.count()).select_from(MessageIn).where(MessageIn.status == "completed")
         waiting = select(func.count()).select_from(MessageOut).where(MessageOut.status != "delivered")
         if (await conn.execute(answered)).scalar_one() < messages or (await conn.execute(waiting)).scalar_one():
             return None
-        return (await conn.execute(select(func.max(MessageOut.delivered_at)))).scalar_one().timestamp()
+        last = (await conn.execute(select(func.max(MessageOut.delivered_at)))).scalar_one()
+        return last.timestamp() if last is not None else None
 
     return in_database(url, work)
 

@@ -26,7 +26,7 @@ class EmbeddedValkey:
         lines = [
             f"port {self.port}",
             "bind 127.0.0.1",
-            f"dir {self._folder.resolve()}",
+            f'dir "{self._folder.resolve()}"',
             f"requirepass {self.password}",
             "appendonly yes",
             'save ""',

@@ -1,7 +1,8 @@
 """The one way to the database: short transactions on an async engine, tried again when the connection is lost.
 
 Callers hand in what to do with a connection. They must not await anything but the database inside, and must be
-content to be called twice: a transaction whose connection broke is rolled back and run again from the start."""
+content to be called twice: a transaction whose connection broke is run again from the start, and may have taken effect
+before."""
 
 import asyncio
 import time
@@ -21,10 +22,10 @@ T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]
 
 SQLITE_BUSY_SECONDS: Final = 30
-# PostgreSQL: serialization failure, deadlock. The transaction did nothing and may be run again.
-_RERUN_STATES: Final = {"40001", "40P01"}
-# PostgreSQL: the server is starting, stopping, or ended this connection.
-_DOWN_STATES: Final = {"57P01", "57P02", "57P03", "08000", "08001", "08003", "08004", "08006", "53300"}
+# PostgreSQL's classes of errors that pass by themselves: connection, rolled back by a conflict, out of resources,
+# operator intervention; and two single ones: read-only (just failed over) and lock not available.
+_PASSING_CLASSES: Final = {"08", "40", "53", "57"}
+_PASSING_STATES: Final = {"25006", "55P03"}
 
 
 def database_url(raw: str) -> URL:
@@ -47,6 +48,11 @@ def database_url(raw: str) -> URL:
             )
         case other:
             raise DatabaseUrlError(f"DATABASE_URL names {other!r}: Longshore keeps its rows in PostgreSQL or SQLite")
+
+
+def shown(url: URL) -> str:
+    """An address as people may see it: a password may stand before the host, or in the query."""
+    return url.set(query={}).render_as_string()
 
 
 class Database:
@@ -83,8 +89,8 @@ class Database:
         pause = 0.05
         while True:
             try:
-                async with self._connection(read_only) as conn:
-                    return await work(conn)
+                # Whole: a connection that is cancelled in the middle of a transaction may keep its locks.
+                return await uninterrupted(self._attempt(work, read_only))
             except (DBAPIError, PoolTimeoutError, OSError, TimeoutError) as error:
                 if not _may_pass(error):
                     raise
@@ -92,6 +98,10 @@ class Database:
                     raise DatabaseDownError(f"the database does not answer ({_summary(error)})") from error
             await asyncio.sleep(pause)
             pause = min(pause * 2, 1.0)
+
+    async def _attempt(self, work: Work[T], read_only: bool) -> T:
+        async with self._connection(read_only) as conn:
+            return await work(conn)
 
     @asynccontextmanager
     async def _connection(self, read_only: bool) -> AsyncIterator[AsyncConnection]:
@@ -103,6 +113,22 @@ class Database:
                 yield conn
 
 
+async def uninterrupted(work: Awaitable[T]) -> T:
+    """Await something that must not be torn apart half-way (a transaction). A cancellation takes effect after it."""
+    task = asyncio.ensure_future(work)
+    interrupted: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as cancelled:
+            interrupted = cancelled
+    if interrupted is not None:
+        if not task.cancelled():
+            task.exception()  # has been seen
+        raise interrupted
+    return task.result()
+
+
 def _make_engine(url: URL, pool_size: int, prepare: bool) -> AsyncEngine:
     if url.get_backend_name() != "sqlite":
         return create_async_engine(
@@ -111,6 +137,7 @@ def _make_engine(url: URL, pool_size: int, prepare: bool) -> AsyncEngine:
             max_overflow=0,
             pool_timeout=30,
             json_serializer=storable_json,
+            hide_parameters=True,
             connect_args={"prepare_threshold": 3 if prepare else None},
         )
     engine = create_async_engine(
@@ -118,6 +145,7 @@ def _make_engine(url: URL, pool_size: int, prepare: bool) -> AsyncEngine:
         pool_size=pool_size,
         max_overflow=0,
         json_serializer=storable_json,
+        hide_parameters=True,
         connect_args={"timeout": SQLITE_BUSY_SECONDS},
     )
 
@@ -125,7 +153,7 @@ def _make_engine(url: URL, pool_size: int, prepare: bool) -> AsyncEngine:
     def _configure(connection: Any, _record: object) -> None:
         connection.isolation_level = None  # BEGIN is ours, see below
         cursor = connection.cursor()
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON"):
             cursor.execute(f"PRAGMA {pragma}")
         cursor.close()
 
@@ -146,7 +174,7 @@ def _may_pass(error: Exception) -> bool:
         return True
     state = getattr(error.orig, "sqlstate", None)
     if state is not None:
-        return state in _RERUN_STATES | _DOWN_STATES
+        return state[:2] in _PASSING_CLASSES or state in _PASSING_STATES
     if not isinstance(error, OperationalError):
         return False
     message = str(error.orig)

@@ -30,7 +30,7 @@ BATCH_LIMIT = 100
 
 _PENDING = text("status = 'pending'")
 _OPEN = text("status IN ('pending', 'processing')")
-_RECURRING = text("recurrence IS NOT NULL AND NOT recurred AND status IN ('completed', 'failed')")
+RECURRING = text("recurrence IS NOT NULL AND NOT recurred AND status IN ('completed', 'failed', 'discarded')")
 _DEAD = text("status = 'failed'")
 
 
@@ -45,6 +45,7 @@ class MessageIn(Base):
         UniqueConstraint("series_id", "process_after"),
         Index(
             "uq_messages_in_platform_message",
+            "agent_group_id",
             "channel_type",
             "platform_id",
             "platform_message_id",
@@ -55,13 +56,15 @@ class MessageIn(Base):
         # These hold only rows that still need something: finished rows cost the sweep nothing.
         Index("ix_messages_in_due", "process_after", "session_id", postgresql_where=_PENDING, sqlite_where=_PENDING),
         Index("ix_messages_in_open", "session_id", "seq", postgresql_where=_OPEN, sqlite_where=_OPEN),
-        Index("ix_messages_in_recurring", "id", postgresql_where=_RECURRING, sqlite_where=_RECURRING),
+        Index("ix_messages_in_recurring", "id", postgresql_where=RECURRING, sqlite_where=RECURRING),
         Index("ix_messages_in_dead", "status_changed_at", postgresql_where=_DEAD, sqlite_where=_DEAD),
         Index("ix_messages_in_turn_id", "turn_id"),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
     session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"))
+    # With the platform's id it says which messages are the same: one may be sent to several agents.
+    agent_group_id: Mapped[str | None] = mapped_column(ForeignKey("agent_groups.id"))
     seq: Mapped[int] = mapped_column(Integer)
     kind: Mapped[str] = mapped_column(String(10))
     status: Mapped[str] = mapped_column(String(10), default="pending")
@@ -110,24 +113,28 @@ _DUE = (
         MessageIn.status.in_(["pending", "processing"]),
         MessageIn.process_after <= now(),
     )
-    .order_by(MessageIn.seq)
-    .limit(BATCH_LIMIT)
+    # Those of an unfinished turn first: they must be seen however many others are due.
+    .order_by(MessageIn.turn_id.is_(None), MessageIn.seq)
+    .limit(BATCH_LIMIT + 1)
 )
 
 
 async def due_messages(conn: AsyncConnection, session_id: str) -> list[AnyRow]:
-    """What is due in a session, in order. A message that has a turn belongs to one that was not finished."""
+    """What is due in a session. A message that has a turn belongs to one that was not finished, and comes first."""
     return list((await conn.execute(_DUE, values(session=session_id))).all())
 
 
 def batch(due: Sequence[AnyRow]) -> list[AnyRow]:
     """Those of the due messages that one new turn takes. Empty unless at least one of them starts a turn."""
-    rows = list(due)
-    for position, row in enumerate(rows):
-        if row.tries >= TRAVELS_ALONE_AFTER:
-            rows = rows[:position] or rows[:1]
+    taken: list[AnyRow] = []
+    for row in due[:BATCH_LIMIT]:
+        tired = row.tries >= TRAVELS_ALONE_AFTER
+        if tired and any(earlier.wakes for earlier in taken):
             break
-    return rows if any(row.wakes for row in rows) else []
+        taken.append(row)
+        if tired and row.wakes:  # alone but for what rides along
+            break
+    return taken if any(row.wakes for row in taken) else []
 
 
 async def messages_of_turn(conn: AsyncConnection, turn_id: str) -> list[AnyRow]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from sqlalchemy import URL, Connection, create_engine, inspect, text
 from sqlalchemy.exc import DBAPIError
 
-from models.database import database_url
+from models.database import database_url, shown
 from models.errors import DatabaseDownError, SchemaError
 
 T = TypeVar("T")
@@ -71,7 +71,7 @@ def _with_connection(url: URL, run: Callable[[Connection], T]) -> T:
     if url.get_backend_name() == "sqlite":
         Path(str(url.database)).parent.mkdir(parents=True, exist_ok=True)
         url = url.set(drivername="sqlite")
-    engine = create_engine(url)
+    engine = create_engine(url, hide_parameters=True)
     try:
         with engine.connect() as connection:
             result = run(connection)
@@ -79,7 +79,6 @@ def _with_connection(url: URL, run: Callable[[Connection], T]) -> T:
             return result
     except DBAPIError as error:
         reason = str(error.orig).splitlines()[0]
-        shown = url.set(query={}).render_as_string()  # a password may also stand in the query
-        raise DatabaseDownError(f"the database at {shown} cannot be used: {reason}") from error
+        raise DatabaseDownError(f"the database at {shown(url)} cannot be used: {reason}") from error
     finally:
         engine.dispose()

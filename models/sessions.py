@@ -2,7 +2,8 @@
 
 Every write of a running turn goes through `hold` or `release`: one UPDATE of the session's row that checks the fencing
 token, takes the row's lock until the commit, and hands out the numbers for messages and events. Whoever lost the
-lease gets LeaseLostError and can write nothing. Transactions lock the session's row before anything else."""
+lease gets LeaseLostError and can write nothing. What locks a session's row and rows of its messages
+locks the session's first."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -235,6 +236,12 @@ async def give_back_turn_number(conn: AsyncConnection, session_id: str) -> None:
     """The claim goes on with an open turn and needs no new number."""
     statement = update(_table).where(Session.id == session_id)
     await conn.execute(statement.values(turn_seq=Session.turn_seq - 1, activity="resuming"))
+
+
+async def take_numbers(conn: AsyncConnection, session_id: str, count: int) -> int:
+    """Message numbers for somebody who does not run the session; returns the last of them."""
+    statement = update(_table).where(Session.id == session_id).values(message_seq=Session.message_seq + count)
+    return int((await conn.execute(statement.returning(_table.c.message_seq))).scalar_one())
 
 
 _OURS = and_(

@@ -6,16 +6,16 @@ writer, and each row that is rung for is marked, so that the next sweep leaves i
 
 from dataclasses import dataclass, field
 
-from sqlalchemy import Select, func, select, text, update
+from sqlalchemy import Select, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, new_id, now
 from models.database import Database
 from models.fleet import forget_dead_processes
 from models.groups import AgentGroup
-from models.inbox import MessageIn
+from models.inbox import RECURRING, MessageIn
 from models.outbox import HELD_UP, MessageOut
-from models.sessions import Session, not_leased, not_resting, not_rung
+from models.sessions import Session, not_leased, not_resting, not_rung, take_numbers
 from models.upsert import insert_ignoring
 from scheduler.recurrence import RecurrenceError, next_after
 
@@ -41,13 +41,13 @@ class Found:
 async def sweep(db: Database, *, repeat_seconds: float) -> Found:
     """One look at everything. `repeat_seconds`: how old a wake must be before it counts as lost."""
     found = Found()
-    await db.transact(lambda conn: _recur(conn))
+    await db.transact(_recur)
     wakes = await db.transact(lambda conn: _due_sessions(conn, repeat_seconds))
     stale = await db.transact(lambda conn: _stale_leases(conn, repeat_seconds))
     found.wakes = list({wake.session_id: wake for wake in [*wakes, *stale]}.values())
     found.deliveries = await db.transact(lambda conn: _due_deliveries(conn, repeat_seconds))
     found.doubtful = await db.transact(lambda conn: _doubtful_deliveries(conn, repeat_seconds))
-    found.full = BATCH in (len(wakes), len(stale), len(found.deliveries), len(found.doubtful))
+    found.full = max(len(wakes), len(stale), len(found.deliveries), len(found.doubtful)) >= BATCH
     await db.transact(forget_dead_processes)
     return found
 
@@ -129,8 +129,8 @@ async def _doubtful_deliveries(conn: AsyncConnection, repeat_seconds: float) -> 
 
 async def _recur(conn: AsyncConnection) -> None:
     """Write the next row of each finished recurring one, in the transaction that marks the old one as followed."""
-    finished = text("recurrence IS NOT NULL AND NOT recurred AND status IN ('completed', 'failed')")
-    query = select(MessageIn.__table__).where(finished).limit(BATCH).with_for_update(skip_locked=True)
+    query = select(MessageIn.__table__).where(RECURRING).order_by(MessageIn.session_id).limit(BATCH)
+    query = query.with_for_update(skip_locked=True)
     for row in (await conn.execute(query)).all():
         await _follow(conn, row)
         await conn.execute(update(MessageIn).where(MessageIn.id == row.id).values(recurred=True))
@@ -141,10 +141,11 @@ async def _follow(conn: AsyncConnection, row: AnyRow) -> None:
         due = next_after(row.recurrence, row.process_after, row.timezone)
     except RecurrenceError:
         return  # refused when it is scheduled; a row that got in otherwise ends its series here
-    seq = await _next_seq(conn, row.session_id)
+    seq = await take_numbers(conn, row.session_id, 1)
     values = {
         "id": new_id(),
         "session_id": row.session_id,
+        "agent_group_id": row.agent_group_id,
         "seq": seq,
         "kind": row.kind,
         "process_after": due,
@@ -158,13 +159,3 @@ async def _follow(conn: AsyncConnection, row: AnyRow) -> None:
         "content": row.content,
     }
     await insert_ignoring(conn, MessageIn, **values)
-
-
-async def _next_seq(conn: AsyncConnection, session_id: str) -> int:
-    statement = (
-        update(Session)
-        .where(Session.id == session_id)
-        .values(message_seq=Session.message_seq + 1)
-        .returning(Session.message_seq)
-    )
-    return (await conn.execute(statement)).scalar_one()

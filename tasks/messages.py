@@ -21,10 +21,10 @@ async def ingest(call: Call, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Store it and wake its agent. Acknowledged after the commit; what cannot be accepted is kept with the reason."""
     try:
         accepted = await _accept(call, args, kwargs)
-    except StoreError as error:
-        log.error("message.database_away", task=call.task_id, error=str(error))
+    except Exception as error:  # neither stored nor kept as refused: the broker keeps it
+        log.error("message.not_stored", task=call.task_id, error=type(error).__name__)
         await asyncio.sleep(PAUSE_SECONDS)
-        raise Reject(str(error), requeue=True) from error  # back on the queue: nothing is lost while we wait
+        raise Reject(type(error).__name__, requeue=True) from error
     if accepted is None:
         return {"rejected": True}
     if accepted.wake_provider is not None:

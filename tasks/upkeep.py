@@ -1,8 +1,12 @@
 """`upkeep.sweep`: look for what nobody rang for, and ring."""
 
+import structlog
+
 from models.fleet import report_alive
 from scheduler.sweep import sweep as find_due
 from workers.app import Call, coroutine_task
+
+log = structlog.get_logger()
 
 
 @coroutine_task("upkeep.sweep")
@@ -17,6 +21,8 @@ async def sweep(call: Call, rung_by: str | None = None) -> dict[str, int]:
             provider = wake.provider or runtime.settings.default_provider
             if provider in runtime.registry.providers.names:
                 runtime.bells.wake(wake.session_id, provider)
+            else:
+                log.warning("sweep.no_such_provider", session=wake.session_id, provider=provider)
         for message_out_id in found.deliveries:
             runtime.bells.deliver(message_out_id)
         for message_out_id in found.doubtful:

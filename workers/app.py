@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from celery import Celery, Task, signals
-from celery.exceptions import Ignore, SoftTimeLimitExceeded
+from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
 from kombu.entity import Exchange, Queue
 
 from adapters.registry import Registry
@@ -113,6 +113,10 @@ def coroutine_task(name: str, **options: Any) -> Callable[[TaskBody], Task]:
             except StoppedError as stopped:
                 if stopped.reason is Stop.TIME_LIMIT:
                     raise SoftTimeLimitExceeded(str(stopped.reason)) from None
+                if (
+                    self.acks_late
+                ):  # the broker's copy is the only one; the row's id makes a second delivery one message
+                    raise Reject(str(stopped.reason), requeue=True) from None
                 # Celery has already said what became of it (revoked), or nobody is left to be told (shutdown).
                 raise Ignore(str(stopped.reason)) from None
 

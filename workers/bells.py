@@ -3,6 +3,7 @@
 One thread publishes, because Celery's publishing blocks and the event loop must not; when the broker is away, rings
 are dropped with one log line, and the sweep finds what they were for."""
 
+import contextlib
 import queue
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
@@ -53,8 +54,9 @@ class CeleryBells:
 
     def close(self, seconds: float = 5.0) -> None:
         """Publish what is queued, then stop."""
-        self._queue.put(_END)
-        self._thread.join(seconds)
+        with contextlib.suppress(queue.Full):
+            self._queue.put(_END, timeout=seconds)
+            self._thread.join(seconds)
 
     def _ring(self, task: str, row_id: str, queue_name: str) -> None:
         try:

@@ -8,18 +8,18 @@ import asyncio
 from typing import Literal
 
 import structlog
-from sqlalchemy import select, update
+from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import Channel, Destination, OutboundMessage, Receipt
 from adapters.errors import AdapterError, DeliveryError, ErrorClass
 from adapters.events import DeliveryChanged
 from models.base import AnyRow, now
+from models.database import uninterrupted
 from models.outbox import MessageOut, claim_delivery, mark_delivered, next_in_line, settle_delivery
 from models.people import owner_addresses
-from models.sessions import Session, may_reach
+from models.sessions import may_reach, take_numbers
 from workers.events import envelope
-from workers.loop import uninterrupted
 from workers.notices import owner_notices, store_notices, tell_agent
 from workers.runtime import Runtime
 
@@ -51,12 +51,18 @@ async def settle_doubtful(runtime: Runtime, message_out_id: str) -> None:
 async def _settle(runtime: Runtime, row: AnyRow) -> str | None:
     try:
         channel = runtime.registry.channels.get(row.channel_type)
-        receipt = await channel.find_receipt(row.idempotency_key)
     except AdapterError as error:
         return await _give_up(runtime, row, ErrorClass.INVALID_REQUEST, str(error))
+    receipt = None
+    try:
+        async with asyncio.timeout(runtime.settings.delivery_seconds * 0.75):
+            receipt = await channel.find_receipt(row.idempotency_key)
+    except Exception as error:  # then nobody knows  # noqa: BLE001
+        log.warning("delivery.not_found_out", message=row.id, channel=row.channel_type, error=type(error).__name__)
     if receipt is not None:
         return await _delivered(runtime, row, receipt)
-    if channel.capabilities.idempotent:
+    # A message that kills its senders must not do so for ever.
+    if channel.capabilities.idempotent and row.attempts < runtime.settings.max_tries:
         await runtime.db.transact(lambda conn: settle_delivery(conn, row.id, row.claim_token, status="pending"))
         return str(row.id)
     why = "its sender died while sending; the platform cannot say whether it arrived"
@@ -107,7 +113,8 @@ async def _send_claimed(runtime: Runtime, row: AnyRow, may_go_there: bool) -> st
         return await _failed(runtime, row, channel, late)
     except Exception as error:  # a driver's bug must not leave the row in doubt for ever
         log.exception("channel.crashed", channel=row.channel_type)
-        crash = DeliveryError(f"{type(error).__name__}: {error}", retryable=True, may_have_arrived=True)
+        # Only its type: the text of a driver's error may hold an address with a key in it.
+        crash = DeliveryError(f"the channel crashed ({type(error).__name__})", retryable=True, may_have_arrived=True)
         return await _failed(runtime, row, channel, crash)
     return await _delivered(runtime, row, receipt)
 
@@ -164,38 +171,25 @@ async def _give_up(
     log.error("delivery.given_up", message=row.id, channel=row.channel_type, status=status, error=why)
 
     async def work(conn: AsyncConnection) -> list[str]:
-        owners = [] if row.kind == "notice" else await owner_addresses(conn)
-        tells_agent = row.kind != "notice"
-        last = await _take_numbers(conn, row.session_id, len(owners) + tells_agent)
-        if not await settle_delivery(conn, row.id, row.claim_token, status=status, error=why, error_class=error_class):
+        changes = {"status": status, "error": why, "error_class": error_class}
+        if row.kind == "notice":  # about which nobody is told in turn
+            await settle_delivery(conn, row.id, row.claim_token, **changes)
             return []
-        if not tells_agent:
+        owners = await owner_addresses(conn)
+        last = await take_numbers(conn, row.session_id, 1 + len(owners))
+        if not await settle_delivery(conn, row.id, row.claim_token, **changes):
             return []
         result = {"message": row.seq, "error": why, "text": str(row.content.get("text", ""))[:200]}
         content = {"action": "deliver", "status": status, "result": result}
         await tell_agent(conn, session_id=row.session_id, seq=last, place=row, content=content)
         text = f"A message to {row.channel_type} {row.platform_id} could not be delivered ({status}): {why}"
         first = last - len(owners)
-        notices = await owner_notices(
-            conn, session_id=row.session_id, first_seq=first, key=f"{row.id}:{status}", text=text
+        return await store_notices(
+            conn, owner_notices(owners, session_id=row.session_id, first_seq=first, key=f"{row.id}:{status}", text=text)
         )
-        return await store_notices(conn, notices)
 
     for message_out_id in await uninterrupted(runtime.db.transact(work)):
         runtime.bells.deliver(message_out_id)
     event = DeliveryChanged(message=row.seq, status=status, channel=row.channel_type, error=why)
     runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
     return await runtime.db.read(lambda conn: next_in_line(conn, row))
-
-
-async def _take_numbers(conn: AsyncConnection, session_id: str, count: int) -> int:
-    """Message numbers, taken under the session's row lock; returns the last."""
-    if not count:
-        return (await conn.execute(select(Session.message_seq).where(Session.id == session_id))).scalar_one()
-    statement = (
-        update(Session)
-        .where(Session.id == session_id)
-        .values(message_seq=Session.message_seq + count)
-        .returning(Session.message_seq)
-    )
-    return (await conn.execute(statement)).scalar_one()

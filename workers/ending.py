@@ -12,7 +12,7 @@ from adapters.errors import ErrorClass
 from adapters.events import AnyEvent, Envelope, Result, TurnEnded, UsageReport
 from models.base import new_id, now, rows
 from models.conversation import TranscriptItem, Usage
-from models.database import Database
+from models.database import Database, uninterrupted
 from models.inbox import MessageIn, complete_messages, settle
 from models.outbox import MessageOut, has_left
 from models.people import owner_addresses
@@ -20,7 +20,6 @@ from models.sessions import release
 from models.turns import complete_turn, set_turn
 from scheduler.backoff import Backoff
 from workers.journal import Journal, count_lasting
-from workers.loop import uninterrupted
 from workers.notices import notice, owner_notices, store_notices
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
@@ -134,9 +133,9 @@ class Ending:
         key = f"{turn.id}:dead"
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            owners = len(await owner_addresses(conn))
-            released = await release(conn, turn.lease, messages=1 + owners, events=count_lasting(events))
-            first = released.message_seq - owners
+            owners = await owner_addresses(conn)
+            released = await release(conn, turn.lease, messages=1 + len(owners), events=count_lasting(events))
+            first = released.message_seq - len(owners)
             await settle(conn, turn.id, "failed", error=failure.message, error_class=failure.error_class)
             await set_turn(
                 conn, turn.id, status=status, ended_at=now(), error=failure.message, error_class=failure.error_class
@@ -150,8 +149,8 @@ class Ending:
                 thread_id=place.thread_id,
                 text="I could not answer this. Your message is kept, and whoever runs me can see why and try it again.",
             )
-            told = await owner_notices(
-                conn,
+            told = owner_notices(
+                owners,
                 session_id=turn.lease.session_id,
                 first_seq=first + 1,
                 key=key,
@@ -210,7 +209,7 @@ class Ending:
             "turn_id": self._turn.id,
             "user_id": self._reply_to.sender_id,
             "provider": self._turn.provider,
-            "model": report.model or self._turn.model,
+            "model": (report.model or self._turn.model or "")[:200] or None,
             "input_tokens": report.input_tokens,
             "output_tokens": report.output_tokens,
             "cache_read_tokens": report.cache_read_tokens,

@@ -81,9 +81,9 @@ class Publisher:
         try:
             async with self._client.pipeline(transaction=False) as pipe:
                 for item in batch:
-                    text = item.to_json()
-                    pipe.publish(channel_of(item.session), text)
-                    pipe.publish(ALL, text)
+                    if (text := _text(item)) is not None:
+                        pipe.publish(channel_of(item.session), text)
+                        pipe.publish(ALL, text)
                 await pipe.execute()
         except (RedisError, OSError, TimeoutError) as error:
             if not self._silent:
@@ -91,6 +91,15 @@ class Publisher:
             self._silent = True
         else:
             self._silent = False
+
+
+def _text(item: Envelope) -> str | None:
+    """One event that cannot be written must not silence all that come after it."""
+    try:
+        return item.to_json()
+    except ValueError:
+        log.exception("events.unwritable", type=item.event.type)
+        return None
 
 
 class Follower:

@@ -8,6 +8,7 @@ import uuid
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
+import structlog
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -25,6 +26,8 @@ from models.upsert import insert_ignoring
 from scheduler.recurrence import check_timezone, next_after
 from workers import routing
 from workers.settings import Settings
+
+log = structlog.get_logger()
 
 MAX_CONTENT_BYTES: Final = 256 * 1024
 _PRINTABLE: Final = r"^[^\x00-\x1f]+$"
@@ -84,7 +87,7 @@ class Incoming(BaseModel):
 
 
 class Accepted(BaseModel):
-    """What a producer learns: the id to follow. `provider` is set if somebody must be woken."""
+    """What a producer learns: the id to follow. `wake_provider` is set if somebody must be woken."""
 
     message_id: str
     session_id: str
@@ -123,6 +126,7 @@ async def accept(
     accepted = await db.transact(lambda conn: _store(conn, registry, settings, incoming, row_id))
     if accepted is None:
         accepted = await db.read(lambda conn: _existing(conn, incoming, row_id))
+        log.info("message.duplicate", message=accepted.message_id, session=accepted.session_id)
     return accepted
 
 
@@ -134,12 +138,14 @@ async def _store(
         installed = ", ".join(registry.channels.names)
         raise RefusedError(f"channel_type: there is no channel {incoming.channel_type!r} here; installed: {installed}")
     route, group_provider = await _route(conn, incoming)
-    admission = await _admit(conn, route, settings)
+    # One with a date needs no wake now, and must not stand in the way of another's.
+    admission = await _admit(conn, route, settings, wakes=route.wakes and incoming.process_after is None)
     provider = admission.provider or group_provider or settings.default_provider
     known = provider in registry.providers.names
     values: dict[str, Any] = {
         "id": row_id,
         "session_id": admission.session_id,
+        "agent_group_id": route.agent_group_id,
         "seq": admission.seq,
         "kind": incoming.kind,
         "wakes": route.wakes,
@@ -168,7 +174,7 @@ async def _store(
         message_id=row_id,
         session_id=admission.session_id,
         seq=admission.seq,
-        wake_provider=provider if known and admission.ring and incoming.process_after is None else None,
+        wake_provider=provider if known and admission.ring else None,
     )
 
 
@@ -201,12 +207,12 @@ async def _route(conn: AsyncConnection, incoming: Incoming) -> tuple[routing.Rou
     return route, provider
 
 
-async def _admit(conn: AsyncConnection, route: routing.Route, settings: Settings) -> Admission:
+async def _admit(conn: AsyncConnection, route: routing.Route, settings: Settings, *, wakes: bool) -> Admission:
     key = (route.agent_group_id, route.messaging_group_id, route.thread_id)
-    admission = await admit(conn, *key, wakes=route.wakes, repeat_seconds=settings.repeat_seconds)
+    admission = await admit(conn, *key, wakes=wakes, repeat_seconds=settings.repeat_seconds)
     if admission is None:
         await ensure_session(conn, *key)
-        admission = await admit(conn, *key, wakes=route.wakes, repeat_seconds=settings.repeat_seconds)
+        admission = await admit(conn, *key, wakes=wakes, repeat_seconds=settings.repeat_seconds)
     assert admission is not None, "a session that was just made is there"
     return admission
 
@@ -214,7 +220,9 @@ async def _admit(conn: AsyncConnection, route: routing.Route, settings: Settings
 async def _existing(conn: AsyncConnection, incoming: Incoming, row_id: str) -> Accepted:
     same = MessageIn.id == row_id
     if incoming.message_id is not None:
+        route, _ = await _route(conn, incoming)
         same |= and_(
+            MessageIn.agent_group_id == route.agent_group_id,
             MessageIn.channel_type == incoming.channel_type,
             MessageIn.platform_id == incoming.platform_id,
             MessageIn.platform_message_id == incoming.message_id,

@@ -13,11 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.events import AnyEvent, Envelope, event_to_dict, is_lasting
 from models.base import rows
 from models.conversation import Event
-from models.database import Database
+from models.database import Database, uninterrupted
 from models.errors import LeaseLostError
 from models.sessions import Lease, hold
 from workers.events import Publisher, envelope
-from workers.loop import Job, Stop, uninterrupted
+from workers.loop import Job, Stop
 
 GATHER_SECONDS = 0.02
 _INSERT = insert(Event.__table__)  # type: ignore[arg-type]
@@ -58,17 +58,28 @@ class Journal:
             events = self.take()
 
             async def run(conn: AsyncConnection) -> list[Envelope]:
+                lasting = count_lasting(events)
                 message_seq, event_seq = await hold(
-                    conn, self.lease, activity=activity, messages=messages, events=count_lasting(events)
+                    conn, self.lease, activity=activity, messages=messages, events=lasting
                 )
+                if event_seq - lasting > self._last_seq:
+                    # Only we give out numbers, so this very write has taken effect: the answer to its commit was lost.
+                    await conn.rollback()
+                    return self._numbered(events, self._last_seq + lasting)[1]
                 if work is not None:
                     await work(conn, message_seq - messages + 1)
                 return await self.store(conn, events, event_seq)
 
+            async def run_and_publish() -> None:
+                self.publish(await self._db.transact(run))
+
             try:
-                self.publish(await uninterrupted(self._db.transact(run)))
+                await uninterrupted(run_and_publish())
             except LeaseLostError:
                 self._job.stop(Stop.LEASE_LOST)
+                raise
+            except Exception:
+                self._waiting = events + self._waiting  # not written: the turn's end takes them along
                 raise
 
     def take(self) -> list[AnyEvent]:
@@ -77,6 +88,12 @@ class Journal:
 
     async def store(self, conn: AsyncConnection, events: list[AnyEvent], last_seq: int) -> list[Envelope]:
         """Write the lasting ones, the last with the number `last_seq`; all are to be published after the commit."""
+        stored, envelopes = self._numbered(events, last_seq)
+        if stored:
+            await conn.execute(_INSERT, rows(stored))
+        return envelopes
+
+    def _numbered(self, events: list[AnyEvent], last_seq: int) -> tuple[list[dict[str, Any]], list[Envelope]]:
         stored: list[dict[str, Any]] = []
         envelopes: list[Envelope] = []
         seq = last_seq - count_lasting(events)
@@ -88,9 +105,7 @@ class Journal:
                 envelopes.append(envelope(self.lease.session_id, event, turn_id=self.turn_id, seq=seq))
             else:
                 envelopes.append(envelope(self.lease.session_id, event, turn_id=self.turn_id, after=seq))
-        if stored:
-            await conn.execute(_INSERT, rows(stored))
-        return envelopes
+        return stored, envelopes
 
     def publish(self, envelopes: list[Envelope]) -> None:
         if envelopes:

@@ -20,7 +20,9 @@ log = structlog.get_logger()
 
 
 @dataclass
-class _Held:
+class Held:
+    """A lease being kept. `ending`: the turn lets go by itself, so a lease that is gone was not lost."""
+
     job: Job
     renewed: float  # by this machine's monotonic clock
     ending: bool = False
@@ -35,22 +37,18 @@ class LeaseKeeper:
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._report = report
-        self._held: dict[str, _Held] = {}
+        self._held: dict[str, Held] = {}
         self._task = asyncio.create_task(self._run(), name="longshore-leases")
 
     @contextmanager
-    def hold(self, lease: Lease, job: Job) -> Iterator[None]:
+    def hold(self, lease: Lease, job: Job) -> Iterator[Held]:
         """Keep a lease while a turn runs; stop the turn's job if the lease is lost."""
-        held = self._held[lease.session_id] = _Held(job, time.monotonic())
+        held = self._held[lease.session_id] = Held(job, time.monotonic())
         try:
-            yield
+            yield held
         finally:
             if self._held.get(lease.session_id) is held:
                 del self._held[lease.session_id]
-
-    def ending(self, lease: Lease) -> None:
-        """The turn is about to let go by itself: a lease that is gone from now on was not lost."""
-        self._held[lease.session_id].ending = True
 
     async def close(self) -> None:
         self._task.cancel()

@@ -10,13 +10,16 @@ def configure_logs(level: str, *, as_json: bool) -> None:
     renderer = (
         structlog.processors.JSONRenderer()
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), pad_event_to=30)
+        # Plain tracebacks: the values of variables hold what people wrote.
+        else structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), pad_event_to=30, exception_formatter=structlog.dev.plain_traceback
+        )
     )
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
+            *([structlog.processors.format_exc_info] if as_json else []),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping().get(level.upper(), 20)),

@@ -32,22 +32,6 @@ class StoppedError(Exception):
         self.reason = reason
 
 
-async def uninterrupted(coroutine: Coroutine[Any, Any, T]) -> T:
-    """Await something that must not be torn apart half-way (a transaction). A cancellation takes effect after it."""
-    task = asyncio.ensure_future(coroutine)
-    interrupted: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as cancelled:
-            interrupted = cancelled
-    if interrupted is not None:
-        if not task.cancelled():
-            task.exception()  # has been seen
-        raise interrupted
-    return task.result()
-
-
 class Job:
     """One Celery task's coroutine. `stop` may be called from any thread, before, while or after it runs."""
 
@@ -118,11 +102,15 @@ class LoopThread:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._given: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="longshore-loop", daemon=True)
         self._thread.start()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        self._given.add(future)
+        future.add_done_callback(self._given.discard)
+        return future
 
     def run_job(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine from a task's thread and wait for it. An exception thrown into the waiting thread (prefork's
@@ -147,6 +135,9 @@ class LoopThread:
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
         self.loop.run_forever()
+        # Nobody may wait for ever for a loop that has ended: threads that do keep the process from ending.
+        for future in list(self._given):
+            future.cancel()
         self.loop.close()
 
 

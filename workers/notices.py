@@ -8,7 +8,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models.base import new_id
 from models.inbox import MessageIn
 from models.outbox import MessageOut
-from models.people import owner_addresses
 from models.upsert import insert_ignoring
 
 
@@ -29,8 +28,8 @@ def notice(
     }
 
 
-async def owner_notices(
-    conn: AsyncConnection, *, session_id: str, first_seq: int, key: str, text: str
+def owner_notices(
+    owners: list[tuple[str, str]], *, session_id: str, first_seq: int, key: str, text: str
 ) -> list[dict[str, Any]]:
     """A row for each owner who can be reached."""
     return [
@@ -42,7 +41,7 @@ async def owner_notices(
             platform_id=place,
             text=text,
         )
-        for number, (channel, place) in enumerate(await owner_addresses(conn))
+        for number, (channel, place) in enumerate(owners)
     ]
 
 

@@ -149,8 +149,9 @@ async def _verdict(
     """Whether an unfinished turn must not be continued. One found `running` lost its worker; `waiting` is a retry."""
     tries = max(message.tries for message in messages)
     if turn.status == "running" and tries >= settings.max_tries:
-        return ErrorClass.WORKER_LOST, f"its worker died {tries} times, last {turn.worker}"
-    if not _capabilities(registry, provider).replays_steps and await has_left(conn, turn.id):
+        return ErrorClass.WORKER_LOST, f"{tries} attempts ended without a word, the last on {turn.worker}"
+    replays = turn.provider == provider and _capabilities(registry, provider).replays_steps
+    if not replays and await has_left(conn, turn.id):
         return (
             ErrorClass.OUTPUT_SENT,
             "an earlier attempt had already said something; running it again would say it twice",
@@ -167,7 +168,7 @@ def _capabilities(registry: Registry, provider: str) -> Capabilities:
 async def _may_split(conn: AsyncConnection, turn: AnyRow, messages: list[AnyRow]) -> bool:
     """A batch that failed twice is taken apart, unless it has had effects: its journal knows of them, a new turn's
     would not."""
-    if len(messages) < 2 or messages[0].tries < TRAVELS_ALONE_AFTER:
+    if sum(message.wakes for message in messages) < 2 or messages[0].tries < TRAVELS_ALONE_AFTER:
         return False
     return not await has_effects(conn, turn.id) and not await has_left(conn, turn.id)
 

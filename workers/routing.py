@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+MAX_SEARCHED = 4000
+
 
 class WiringRow(Protocol):
     @property
@@ -73,7 +75,8 @@ def _triggers(rules: dict[str, Any], heard: Heard) -> bool:
     if heard.is_mention:
         return True
     pattern = rules.get("pattern")
-    return bool(pattern) and re.search(str(pattern), heard.text, re.IGNORECASE) is not None
+    # Bounded: a pattern that takes its time over a long text would stop everything else on the event loop.
+    return bool(pattern) and re.search(str(pattern), heard.text[:MAX_SEARCHED], re.IGNORECASE) is not None
 
 
 def _route(wiring: WiringRow, heard: Heard, *, wakes: bool, reason: str) -> Route:

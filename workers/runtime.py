@@ -1,6 +1,7 @@
 """The composition root: what a process's tasks may use, made once on its event loop."""
 
 import asyncio
+import contextlib
 import os
 import socket
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import Final
 from adapters.registry import Registry
 from models.base import new_id
 from models.database import Database
+from models.errors import StoreError
 from models.fleet import report_alive, report_gone
 from scheduler.backoff import Backoff
 from workers.bells import Bells
@@ -61,11 +63,13 @@ class Runtime:
     async def close(self) -> None:
         await self.leases.close()
         await self.publisher.close()
-        self.bells.close()
+        await asyncio.to_thread(self.bells.close)
         await self._redis.aclose()
         for name in self.registry.channels.made:
-            await self.registry.channels.get(name).close()
-        await self.db.transact(lambda conn: report_gone(conn, self.node.name), patience=1)
+            with contextlib.suppress(Exception):  # one that cannot be closed must not keep the others open
+                await self.registry.channels.get(name).close()
+        with contextlib.suppress(StoreError):
+            await self.db.transact(lambda conn: report_gone(conn, self.node.name), patience=1)
         await self._lease_db.close()
         await self.db.close()
 
@@ -79,5 +83,6 @@ class Runtime:
                     pid=os.getpid(),
                     queues=list(self.node.queues),
                     running=running,
-                )
+                ),
+                patience=1,
             )

@@ -1,6 +1,7 @@
 """The tools of one turn, journaled: intent, then result. A finished call is never run twice; one that began and never
 ended is run again only if it is idempotent, else the agent is told that nobody knows."""
 
+import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -8,7 +9,6 @@ from typing import Any
 
 import structlog
 from pydantic import ValidationError
-from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import Tool, ToolContext, ToolOutcome, ToolSpec
@@ -18,6 +18,7 @@ from models.base import new_id
 from models.database import Database
 from models.outbox import MessageOut
 from models.turns import Step, count_steps, find_step, finish_step
+from models.upsert import insert_ignoring
 from workers.bells import Bells
 from workers.journal import Journal
 from workers.replies import ReplyTo
@@ -26,6 +27,7 @@ from workers.watchdog import Watchdog
 log = structlog.get_logger()
 
 MAX_RESULT = 50_000
+MAX_KEY = 200
 EFFECT_UNKNOWN = (
     "This call was begun by a worker that died; whether it took effect is unknown. Check before you repeat it."
 )
@@ -42,6 +44,7 @@ class JournaledToolBox:
         reply_to: ReplyTo,
         *,
         agent_group: str,
+        key_prefix: str,
     ) -> None:
         self._db = db
         self._bells = bells
@@ -50,13 +53,15 @@ class JournaledToolBox:
         self._watchdog = watchdog
         self._reply_to = reply_to
         self._agent_group = agent_group
+        self._key_prefix = key_prefix
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
         return tuple(self._tools.get(name).spec for name in self._tools.names)
 
     async def call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
-        earlier = await self._db.read(lambda conn: find_step(conn, self._journal.turn_id, call_id))
+        key = _step_key(f"{self._key_prefix}{call_id}:{name}")
+        earlier = await self._db.read(lambda conn: find_step(conn, self._journal.turn_id, key))
         if earlier is not None and earlier.status != "started":
             return ToolOutcome(earlier.output["text"], ok=earlier.status == "finished")
         try:
@@ -71,25 +76,25 @@ class JournaledToolBox:
             outcome = ToolOutcome(EFFECT_UNKNOWN, ok=False)
             await self._finish(earlier.id, outcome, None)
             return outcome
-        step_id = earlier.id if earlier is not None else await self._begin(call_id, tool, arguments)
+        step_id = earlier.id if earlier is not None else await self._begin(key, tool, arguments)
         return await self._run(step_id, tool, checked)
 
-    async def _begin(self, call_id: str, tool: Tool[Any], arguments: Mapping[str, Any]) -> str:
+    async def _begin(self, key: str, tool: Tool[Any], arguments: Mapping[str, Any]) -> str:
         step_id = new_id()
         turn_id = self._journal.turn_id
 
         async def work(conn: AsyncConnection, _: int) -> None:
-            await conn.execute(
-                insert(Step).values(
-                    id=step_id,
-                    turn_id=turn_id,
-                    number=await count_steps(conn, turn_id) + 1,
-                    key=call_id,
-                    kind="tool",
-                    name=tool.name,
-                    idempotent=tool.idempotent,
-                    input=json.loads(json.dumps(dict(arguments), default=str)),
-                )
+            await insert_ignoring(
+                conn,
+                Step,
+                id=step_id,
+                turn_id=turn_id,
+                number=await count_steps(conn, turn_id) + 1,
+                key=key,
+                kind="tool",
+                name=tool.name,
+                idempotent=tool.idempotent,
+                input=json.loads(json.dumps(dict(arguments), default=str)),
             )
 
         await self._journal.write(work, activity=f"tool: {tool.name}")
@@ -129,8 +134,8 @@ class JournaledToolBox:
 
         async def work(conn: AsyncConnection, first_seq: int) -> None:
             await finish_step(conn, step_id, ok=outcome.ok, output={"text": outcome.text})
-            if rows:
-                await conn.execute(insert(MessageOut), [row | {"seq": first_seq + n} for n, row in enumerate(rows)])
+            for number, row in enumerate(rows):
+                await insert_ignoring(conn, MessageOut, **(row | {"seq": first_seq + number}))
 
         await self._journal.write(work, activity="calling model", messages=len(rows))
         for row in rows:
@@ -141,3 +146,8 @@ def _bounded(text: str) -> str:
     if len(text) <= MAX_RESULT:
         return text
     return f"{text[:MAX_RESULT]}\n[cut: {len(text) - MAX_RESULT} of {len(text)} characters]"
+
+
+def _step_key(key: str) -> str:
+    """A call's key, of a length that can be stored: ids come from outside."""
+    return key if len(key) <= MAX_KEY else hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()

@@ -10,7 +10,8 @@ import structlog
 from adapters.contracts import Limits, Provider, Query, QueryInput
 from adapters.errors import AdapterError, ErrorClass, ProviderError
 from adapters.events import Failed, ProviderEvent, Result, SessionStarted, ToolCall, UsageReport
-from models.errors import LeaseLostError
+from models.database import uninterrupted
+from models.errors import LeaseLostError, StoreError
 from workers.ending import Ended, Ending, Failure
 from workers.events import envelope
 from workers.formatting import format_prompt, plain_text
@@ -21,7 +22,7 @@ from workers.opening import Elsewhere, NoSuchSession, NothingToDo, OpenedTurn, o
 from workers.replies import ReplyTo
 from workers.runtime import Runtime
 from workers.toolbox import JournaledToolBox
-from workers.watchdog import Watchdog
+from workers.watchdog import SilenceError, Watchdog
 
 log = structlog.get_logger()
 
@@ -32,10 +33,18 @@ async def wake(
     runtime: Runtime, session_id: str, queue_provider: str | None = None, *, task_id: str = ""
 ) -> WakeOutcome:
     """Do what is due in a session. Called twice, late or for nothing, it does no harm."""
-    try:
-        opened = await runtime.db.transact(
+    opening = asyncio.ensure_future(
+        runtime.db.transact(
             lambda conn: open_next(conn, runtime.registry, runtime.settings, session_id, runtime.owner, queue_provider)
         )
+    )
+    stopped = False
+    try:
+        opened = await uninterrupted(opening)
+    except asyncio.CancelledError:
+        if opening.cancelled() or opening.exception() is not None or not isinstance(opening.result(), OpenedTurn):
+            raise
+        opened, stopped = opening.result(), True  # it is ours now, and must be let go of
     except NothingToDo:
         return "nothing"
     except NoSuchSession:
@@ -46,7 +55,7 @@ async def wake(
         return "elsewhere"
     runtime.publisher.publish(envelope(session_id, opened.started, turn_id=opened.id, seq=opened.event_seq))
     try:
-        ended = await _Attempt(runtime, opened).run()
+        ended = await _Attempt(runtime, opened).run(stopped=stopped)
     except LeaseLostError:
         log.warning("turn.lease_lost", session=session_id, turn=opened.id)
         return "lost"
@@ -85,26 +94,34 @@ class _Attempt:
         self._prompt = ""
         self._watchdog = Watchdog(runtime.settings.silent_seconds)
 
-    async def run(self) -> Ended:
-        with self._runtime.leases.hold(self._turn.lease, self._job):
-            return await self._run()
+    async def run(self, *, stopped: bool) -> Ended:
+        with self._runtime.leases.hold(self._turn.lease, self._job) as self._held:
+            return await (self._stopped() if stopped else self._run())
 
     async def _run(self) -> Ended:
-        if self._turn.verdict is not None:
-            self._runtime.leases.ending(self._turn.lease)
-            return await self._ending.fail(Failure(*self._turn.verdict, retryable=False))
         try:
-            failure = await self._ask_provider()
+            failure = await self._judge(await self._ask_provider()) if self._turn.verdict is None else self._verdict()
+            await self._journal.close()
         except asyncio.CancelledError:
             return await self._stopped()
-        finally:
-            await self._journal.close()
-            self._runtime.leases.ending(self._turn.lease)
-        if failure is None:
+        # From here on only whole transactions follow, which no stop tears apart.
+        self._held.ending = True
+        if failure is not None:
+            return await self._ending.fail(failure)
+        try:
             return await self._ending.complete(
                 self._prompt, self._heard.results, self._heard.usage, self._heard.continuation
             )
-        return await self._fail_or_retry(failure)
+        except StoreError:
+            raise
+        except Exception as error:  # what cannot be written now cannot be written by five more tries
+            log.exception("turn.not_stored", turn=self._turn.id)
+            why = f"its answer could not be stored ({type(error).__name__})"
+            return await self._ending.fail(Failure(ErrorClass.INTERNAL, why, retryable=False))
+
+    def _verdict(self) -> Failure:
+        assert self._turn.verdict is not None
+        return Failure(*self._turn.verdict, retryable=False)
 
     async def _ask_provider(self) -> Failure | None:
         """None: it answered. Everything a provider can do wrong comes back as a Failure."""
@@ -119,7 +136,7 @@ class _Attempt:
                 self._hear(event)
                 if self._heard.failure is not None:
                     break
-        except TimeoutError:
+        except SilenceError:
             silent = f"the provider said nothing for {self._runtime.settings.silent_seconds:g} s"
             return Failure(ErrorClass.PROVIDER_HANG, silent, retryable=True)
         except LeaseLostError:
@@ -130,10 +147,11 @@ class _Attempt:
             return Failure(ErrorClass.INVALID_REQUEST, str(error), retryable=False)
         except Exception as error:  # a driver's bug must not take the message with it
             log.exception("provider.crashed", provider=self._turn.provider, turn=self._turn.id)
-            return Failure(ErrorClass.INTERNAL, f"{type(error).__name__}: {error}", retryable=True)
+            # Only its type: the text of a driver's error may hold an address with a key in it.
+            return Failure(ErrorClass.INTERNAL, f"the provider crashed ({type(error).__name__})", retryable=True)
         finally:
             if query is not None:
-                await query.abort()
+                await uninterrupted(query.abort())
         if self._heard.failure is None:
             return None
         said = self._heard.failure
@@ -151,6 +169,8 @@ class _Attempt:
             self._watchdog,
             ReplyTo.to_last_of(turn.lease.session_id, turn.messages),
             agent_group=turn.folder,
+            # A provider that asks anew on a second attempt may use an id again for another call.
+            key_prefix="" if self._replays_steps() else f"{turn.attempt}:",
         )
         given = QueryInput(
             prompt=self._prompt,
@@ -185,6 +205,7 @@ class _Attempt:
         assert task is not None
         task.uncancel()
         await self._journal.close()
+        self._held.ending = True
         match self._job.reason:
             case Stop.SHUTDOWN:
                 return await self._ending.hand_over()
@@ -193,16 +214,19 @@ class _Attempt:
                 return await self._ending.fail(failure)
             case Stop.TIME_LIMIT:
                 limit = Failure(ErrorClass.PROVIDER_HANG, "the turn took longer than it may", retryable=True)
-                return await self._fail_or_retry(limit)
+                return await self._ending.fail(await self._judged(limit))
             case _:
                 raise LeaseLostError(f"session {self._turn.lease.session_id}: stopped, its lease is gone")
 
-    async def _fail_or_retry(self, failure: Failure) -> Ended:
+    async def _judge(self, failure: Failure | None) -> Failure | None:
+        return None if failure is None else await self._judged(failure)
+
+    async def _judged(self, failure: Failure) -> Failure:
         """An attempt that has already said something is run again only by a provider that will not repeat it."""
         if failure.retryable and not self._replays_steps() and await self._ending.has_said_something():
             why = f"{failure.message} (not tried again: it had already said something)"
-            failure = Failure(ErrorClass.OUTPUT_SENT, why, retryable=False)
-        return await self._ending.fail(failure)
+            return Failure(ErrorClass.OUTPUT_SENT, why, retryable=False)
+        return failure
 
     def _replays_steps(self) -> bool:
         with suppress(AdapterError):

@@ -8,6 +8,10 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+class SilenceError(Exception):
+    """Nothing was said for too long."""
+
+
 class Watchdog:
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -15,13 +19,17 @@ class Watchdog:
         self._timeout: asyncio.Timeout | None = None
 
     async def watch(self, events: AsyncIterator[T]) -> AsyncIterator[T]:
-        """The same events; TimeoutError when none comes for too long."""
+        """The same events; SilenceError when none comes for too long."""
         while True:
             try:
                 async with asyncio.timeout(None if self._busy else self._seconds) as self._timeout:
                     event = await anext(events)
             except StopAsyncIteration:
                 return
+            except TimeoutError:
+                if self._timeout is not None and self._timeout.expired():
+                    raise SilenceError from None
+                raise  # the provider's own
             finally:
                 self._timeout = None
             yield event

@@ -3,10 +3,9 @@
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from gateway.cli.desk import Desk, fail, out, print_json, run
+from gateway.cli.desk import Desk, fail, out, print_json, run, shown
 from models.lookup import (
     discard,
     find_dead,
@@ -56,8 +55,8 @@ def show(message: Annotated[str, typer.Argument(help="the message's id (its end 
 
     async def command(desk: Desk) -> None:
         row = await _one(desk, message)
-        out.print(f"[bold]message {row.seq}[/bold] to {escape(row.folder)}, {row.kind}, {row.tries} tries")
-        out.print(f"[red]{row.error_class}[/red]: {escape(row.error or '')}", soft_wrap=True)
+        out.print(f"[bold]message {row.seq}[/bold] to {shown(row.folder)}, {row.kind}, {row.tries} tries")
+        out.print(f"[red]{row.error_class}[/red]: {shown(row.error or '')}", soft_wrap=True)
         out.print(f"[dim]id {row.id}, session {row.session_id}[/dim]")
         out.print_json(data=row.content)
         out.print(f"try again: [bold]longshore dead retry {short(row.id)}[/bold]")
@@ -133,8 +132,8 @@ def _dead(rows: list[Any]) -> Table:
         table.add_column(name, no_wrap=name == "id")
     for row in rows:
         text = str(row.content.get("text") or row.content.get("prompt") or row.kind)
-        why = f"[red]{row.error_class}[/red] {escape(row.error or '')}"
-        table.add_row(short(row.id), escape(row.folder), str(row.tries), why, escape(text[:80]))
+        why = f"[red]{row.error_class}[/red] {shown(row.error or '')}"
+        table.add_row(short(row.id), shown(row.folder), str(row.tries), why, shown(text[:80]))
     return table
 
 
@@ -144,7 +143,7 @@ def _rejected(rows: list[Any]) -> Table:
         table.add_column(name, no_wrap=name in ("when", "from"))
     for row in rows:
         when = row.created_at.strftime("%m-%d %H:%M:%S")
-        table.add_row(when, escape(row.source), escape(row.reason), escape(str(row.payload)[:80]))
+        table.add_row(when, shown(row.source), shown(row.reason), shown(str(row.payload)[:80]))
     return table
 
 
@@ -154,5 +153,5 @@ def _undelivered(rows: list[Any]) -> Table:
         table.add_column(name, no_wrap=name == "id")
     for row in rows:
         where = f"{row.channel_type}:{row.platform_id}"
-        table.add_row(short(row.id), escape(where), row.status, str(row.attempts), escape(row.error or ""))
+        table.add_row(short(row.id), shown(where), row.status, str(row.attempts), shown(row.error or ""))
     return table

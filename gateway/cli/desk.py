@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+import unicodedata
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from decimal import Decimal
@@ -11,6 +12,7 @@ from typing import Any, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from adapters.errors import AdapterError
 from adapters.registry import Registry
@@ -19,11 +21,14 @@ from models.database import Database
 from models.errors import DatabaseDownError, StoreError
 from workers.bells import Bells
 from workers.ingest import RefusedError
+from workers.logs import configure_logs
 from workers.settings import Settings, SettingsError, load_settings, require_broker
 
 T = TypeVar("T")
 
 EX_UNAVAILABLE = 69
+# Control, format (joiners of emoji are lost with them) and the two separators terminals may break lines at.
+_INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -61,6 +66,7 @@ def run(command: Callable[[Desk], Awaitable[T]], *, broker: bool = False) -> T:
     """Run a command's coroutine at a desk. A user's mistake or a missing service ends in one sentence."""
     try:
         settings = load_settings()
+        configure_logs("WARNING", as_json=False)
         if broker:
             require_broker(settings)
         schema.check(settings.database_url)
@@ -82,7 +88,7 @@ async def _at_desk(settings: Settings, command: Callable[[Desk], Awaitable[T]]) 
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
-    err.print(f"[red]longshore:[/red] {_escaped(message)}", soft_wrap=True)
+    err.print(f"[red]longshore:[/red] {shown(message)}", soft_wrap=True)
     raise typer.Exit(code)
 
 
@@ -100,5 +106,11 @@ def _plain(value: Any) -> Any:
             return str(value)
 
 
-def _escaped(text: str) -> str:
-    return text.replace("[", r"\[")
+def shown(text: object) -> str:
+    """Text from outside, for a line with our own markup in it."""
+    return escape(visible(str(text)))
+
+
+def visible(text: str) -> str:
+    """Without what could move the cursor, change colours or turn the reading direction."""
+    return "".join(char if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE else "�" for char in text)

@@ -5,12 +5,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, fail, out, print_json, run
+from gateway.cli.desk import Desk, fail, out, print_json, run, shown
 from models.groups import AgentGroup, Wiring, ensure_messaging_group, find_agent_group
 from models.upsert import insert_or_update
 
@@ -32,7 +31,7 @@ def list_groups(as_json: Annotated[bool, typer.Option("--json")] = False) -> Non
             table.add_column(name)
         for row in rows:
             provider = row.provider or f"{desk.settings.default_provider} [dim](default)[/dim]"
-            table.add_row(escape(row.folder), escape(row.name), provider, row.model or "-")
+            table.add_row(shown(row.folder), shown(row.name), provider, row.model or "-")
         out.print(table)
 
     run(command)
@@ -106,7 +105,7 @@ def wire(
             await insert_or_update(conn, Wiring, key, **values)
 
         await desk.db.transact(work)
-        out.print(f"{escape(agent)} listens on {escape(channel)} {escape(chat)}")
+        out.print(f"{shown(agent)} listens on {shown(channel)} {shown(chat)}")
 
     run(command)
 

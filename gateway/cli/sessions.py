@@ -4,10 +4,9 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from gateway.cli.desk import Desk, fail, out, print_json, run
+from gateway.cli.desk import Desk, fail, out, print_json, run, shown
 from models.lookup import find_sessions, list_sessions, messages_of_session, short, turns_of_session
 
 
@@ -42,9 +41,9 @@ def _table(rows: list[Any]) -> Table:
         provider, messages = row.provider or "-", str(row.message_seq)
         cells = (
             short(row.id),
-            escape(row.folder),
+            shown(row.folder),
             provider,
-            escape(where),
+            shown(where),
             _state(row),
             messages,
             _ago(row.last_active),
@@ -57,7 +56,7 @@ def _state(row: Any) -> str:
     if row.lease_expires_at is not None and row.lease_expires_at < datetime.now(UTC):
         return "[red]worker lost[/red]"
     if row.activity:
-        return f"[green]{escape(row.activity)}[/green] [dim]{_ago(row.activity_since)}[/dim]"
+        return f"[green]{shown(row.activity)}[/green] [dim]{_ago(row.activity_since)}[/dim]"
     if row.resume_after is not None and row.resume_after > datetime.now(UTC):
         return f"[yellow]rests {(row.resume_after - datetime.now(UTC)).total_seconds():.0f} s[/yellow]"
     if row.pending:
@@ -80,9 +79,9 @@ async def _show(desk: Desk, fragment: str, as_json: bool) -> None:
         mark = "[cyan]←[/cyan]" if direction == "in" else "[green]→[/green]"
         text = row.content.get("text") or row.content.get("prompt") or row.kind
         note = "" if row.status in ("completed", "delivered") else f" [yellow]({row.status})[/yellow]"
-        out.print(f"{mark} [dim]{row.seq}[/dim] {escape(str(text))}{note}", soft_wrap=True)
+        out.print(f"{mark} [dim]{row.seq}[/dim] {shown(str(text))}{note}", soft_wrap=True)
     for turn in turns:
-        error = f" [red]{escape(turn.error)}[/red]" if turn.error else ""
+        error = f" [red]{shown(turn.error)}[/red]" if turn.error else ""
         out.print(f"[dim]turn {turn.number}: {turn.status}, attempt {turn.attempt}, {turn.provider}[/dim]{error}")
 
 

@@ -1,9 +1,6 @@
 """Events as lines on a terminal: text as it is written, tools with a mark, ends with a reason."""
 
-import unicodedata
-
 from rich.console import Console
-from rich.markup import escape
 from rich.text import Text
 
 from adapters.events import (
@@ -22,10 +19,8 @@ from adapters.events import (
     TurnEnded,
     TurnStarted,
 )
+from gateway.cli.desk import shown, visible
 from models.lookup import short
-
-# Control, format (joiners of emoji are lost with them) and the two separators terminals may break lines at.
-_INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
 
 class EventPrinter:
@@ -38,7 +33,11 @@ class EventPrinter:
 
     def show(self, item: Envelope) -> None:
         if isinstance(item.event, TextDelta):
-            self._delta(item, item.event.text)
+            # Where many write at once, whole texts are shown instead of their pieces.
+            if not self._prefix:
+                self._delta(item, item.event.text)
+        elif isinstance(item.event, Message) and self._writing == item.turn:
+            self._break()
         elif (line := self._line(item)) is not None:
             self._break()
             self._console.print(self._head(item) + line, soft_wrap=True)
@@ -52,40 +51,40 @@ class EventPrinter:
             self._console.print(self._head(item) + "[green]│[/green] ", end="")
             self._writing = item.turn
         # Control characters could move the cursor or colour what follows: a model's text is not trusted.
-        self._console.print(Text(_visible(text)), end="", soft_wrap=True)
+        self._console.print(Text(visible(text)), end="", soft_wrap=True)
 
     def _line(self, item: Envelope) -> str | None:
         match item.event:
             case TurnStarted(number=number, attempt=attempt, provider=provider):
                 again = f", attempt {attempt}" if attempt > 1 else ""
-                return f"[dim]▶ turn {number} on {_shown(provider)}{again}[/dim]"
+                return f"[dim]▶ turn {number} on {shown(provider)}{again}[/dim]"
             case TurnEnded(status="completed"):
                 return "[dim]■ done[/dim]"
             case TurnEnded(status="waiting", error=error, retry_in=seconds):
-                return f"[yellow]■ {_shown(error or 'failed')}; again in {seconds or 0:g} s[/yellow]"
+                return f"[yellow]■ {shown(error or 'failed')}; again in {seconds or 0:g} s[/yellow]"
             case TurnEnded(status="handed_over"):
                 return "[yellow]■ handed over to another worker[/yellow]"
             case TurnEnded(status=status, error=error):
-                return f"[red]■ {status}: {_shown(error or '')}[/red]"
+                return f"[red]■ {status}: {shown(error or '')}[/red]"
             case ToolCall(name=name, preview=preview):
-                return f"[cyan]⚙ {_shown(name)}[/cyan] [dim]{_shown(preview)}[/dim]"
+                return f"[cyan]⚙ {shown(name)}[/cyan] [dim]{shown(preview)}[/dim]"
             case ToolResult(name=name, ok=ok):
-                return f"[cyan]  {'✓' if ok else '✗'} {_shown(name)}[/cyan]"
+                return f"[cyan]  {'✓' if ok else '✗'} {shown(name)}[/cyan]"
             case Thinking(text=text):
-                return f"[dim italic]… {_shown(text)}[/dim italic]"
+                return f"[dim italic]… {shown(text)}[/dim italic]"
             case Message(text=text) | Result(text=text) if self._writing != item.turn:
                 # Nobody saw it being written: show it whole.
-                return f"[green]│[/green] {_shown(text)}"
+                return f"[green]│[/green] {shown(text)}"
             case Progress(text=text) | Stderr(text=text):
-                return f"[dim]· {_shown(text)}[/dim]"
+                return f"[dim]· {shown(text)}[/dim]"
             case FilesTouched(paths=paths):
-                return f"[dim]✎ {_shown(', '.join(paths))}[/dim]"
+                return f"[dim]✎ {shown(', '.join(paths))}[/dim]"
             case Failed(message=message):
-                return f"[red]✗ {_shown(message)}[/red]"
+                return f"[red]✗ {shown(message)}[/red]"
             case DeliveryChanged(status=status, channel=channel, error=error) if status != "delivered":
-                return f"[yellow]✉ {status} ({_shown(channel)}): {_shown(error or '')}[/yellow]"
+                return f"[yellow]✉ {status} ({shown(channel)}): {shown(error or '')}[/yellow]"
             case DeliveryChanged(channel=channel) if self._prefix:
-                return f"[dim]✉ delivered ({_shown(channel)})[/dim]"
+                return f"[dim]✉ delivered ({shown(channel)})[/dim]"
             case _:
                 return None
 
@@ -96,12 +95,3 @@ class EventPrinter:
         if self._writing is not None:
             self._console.print()
             self._writing = None
-
-
-def _shown(text: str) -> str:
-    return escape(_visible(text))
-
-
-def _visible(text: str) -> str:
-    """Without what could move the cursor, change colours or turn the reading direction."""
-    return "".join(char if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE else "�" for char in text)

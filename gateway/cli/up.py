@@ -27,6 +27,7 @@ from models.fleet import living_processes
 from models.lookup import counts, list_sessions
 from workers.events import Follower, redis_client
 from workers.ingest import accept, parse_incoming
+from workers.logs import configure_logs
 from workers.settings import Settings, SettingsError, load_settings
 
 FLOWER_PORT = 5555
@@ -44,6 +45,7 @@ def up(
         settings = load_settings()
     except SettingsError as error:
         fail(str(error))
+    configure_logs("WARNING", as_json=False)
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
     with _alone(settings.home):
         try:

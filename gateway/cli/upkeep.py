@@ -4,10 +4,9 @@ import asyncio
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from adapters.registry import Registry
-from gateway.cli.desk import EX_UNAVAILABLE, Desk, fail, out, print_json, run
+from gateway.cli.desk import EX_UNAVAILABLE, Desk, fail, out, print_json, run, shown
 from gateway.doctor import Check, examine
 from models import schema
 from models.errors import DatabaseDownError, StoreError
@@ -29,8 +28,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
         async for check in examine(settings, Registry()):
             checks.append(check)
             if not as_json:
-                remedy = f"  [dim]→ {escape(check.remedy)}[/dim]" if check.remedy else ""
-                out.print(f"{_MARKS[check.state]} {check.name:<22} {escape(check.detail)}{remedy}", soft_wrap=True)
+                remedy = f"  [dim]→ {shown(check.remedy)}[/dim]" if check.remedy else ""
+                out.print(f"{_MARKS[check.state]} {check.name:<22} {shown(check.detail)}{remedy}", soft_wrap=True)
         return checks
 
     checks = asyncio.run(command())
@@ -55,15 +54,19 @@ def migrate(
 
 
 def health(
-    node: Annotated[str | None, typer.Argument(help="a worker, e.g. agent@host or just agent; else any")] = None,
+    node: Annotated[
+        str | None, typer.Argument(help="a worker or beat, e.g. agent@host or just agent; else any worker")
+    ] = None,
     within: Annotated[float, typer.Option(help="seconds since it last said that it lives")] = 30.0,
 ) -> None:
     """For probes: exits 0 if the process lives, works with the database, and has said so lately."""
 
     async def command(desk: Desk) -> list[str]:
         alive = await desk.db.read(lambda conn: living_processes(conn, within))
-        workers = [process.name for process in alive if process.kind == "worker"]
-        return [name for name in workers if node is None or node in (name, name.partition("@")[0])]
+        names = [process.name for process in alive if process.kind == "worker" or node is not None]
+        return [
+            name for name in names if node is None or node in (name, name.rpartition(":")[0], name.partition("@")[0])
+        ]
 
     names = run(command)
     if not names:

@@ -93,7 +93,7 @@ async def test_a_crash_inside_a_provider_is_an_internal_error(fleet: Fleet) -> N
     await fleet.send()
     assert await fleet.answer_wakes() == ["waiting"]
     [message] = await fleet.inbox()
-    assert (message.error_class, message.error) == ("internal", "RuntimeError: the script crashed")
+    assert (message.error_class, message.error) == ("internal", "the provider crashed (RuntimeError)")
     assert await _retry_now(fleet) == ["completed"]
 
 

@@ -26,9 +26,10 @@ from adapters.events import (
     TurnEnded,
 )
 from gateway.cli.stream import EventPrinter
+from models.database import uninterrupted
 from tests.support.webhook_server import WebhookServer
 from workers.events import Publisher, channel_of, envelope
-from workers.loop import Job, Stop, StoppedError, uninterrupted
+from workers.loop import Job, Stop, StoppedError
 
 # --- workers/loop.py
 

@@ -316,6 +316,7 @@ def upgrade() -> None:
         "messages_in",
         sa.Column("id", sa.String(length=36), nullable=False),
         sa.Column("session_id", sa.String(length=36), nullable=False),
+        sa.Column("agent_group_id", sa.String(length=36), nullable=True),
         sa.Column("seq", sa.Integer(), nullable=False),
         sa.Column("kind", sa.String(length=10), nullable=False),
         sa.Column("status", sa.String(length=10), nullable=False),
@@ -343,6 +344,9 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "status IN ('pending', 'processing', 'completed', 'failed', 'paused', 'discarded')",
             name=op.f("ck_messages_in_status"),
+        ),
+        sa.ForeignKeyConstraint(
+            ["agent_group_id"], ["agent_groups.id"], name=op.f("fk_messages_in_agent_group_id_agent_groups")
         ),
         sa.ForeignKeyConstraint(["session_id"], ["sessions.id"], name=op.f("fk_messages_in_session_id_sessions")),
         sa.ForeignKeyConstraint(["turn_id"], ["turns.id"], name=op.f("fk_messages_in_turn_id_turns")),
@@ -379,14 +383,18 @@ def upgrade() -> None:
         "messages_in",
         ["id"],
         unique=False,
-        postgresql_where=sa.text("recurrence IS NOT NULL AND NOT recurred AND status IN ('completed', 'failed')"),
-        sqlite_where=sa.text("recurrence IS NOT NULL AND NOT recurred AND status IN ('completed', 'failed')"),
+        postgresql_where=sa.text(
+            "recurrence IS NOT NULL AND NOT recurred AND status IN ('completed', 'failed', 'discarded')"
+        ),
+        sqlite_where=sa.text(
+            "recurrence IS NOT NULL AND NOT recurred AND status IN ('completed', 'failed', 'discarded')"
+        ),
     )
     op.create_index("ix_messages_in_turn_id", "messages_in", ["turn_id"], unique=False)
     op.create_index(
         "uq_messages_in_platform_message",
         "messages_in",
-        ["channel_type", "platform_id", "platform_message_id"],
+        ["agent_group_id", "channel_type", "platform_id", "platform_message_id"],
         unique=True,
         postgresql_where=sa.text("platform_message_id IS NOT NULL"),
         sqlite_where=sa.text("platform_message_id IS NOT NULL"),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from workers.loop import Job, LoopThread, Stop, StoppedError, current_job, offer_job, process_loop, uninterrupted
+from models.database import uninterrupted
+from workers.loop import Job, LoopThread, Stop, StoppedError, current_job, offer_job, process_loop
 
 
 @pytest.fixture
