@@ -12,7 +12,7 @@ from sqlalchemy import select
 from adapters.errors import AdapterError
 from adapters.registry import Registry
 from models import schema
-from models.database import Database, database_clock
+from models.database import Database, database_clock, database_url, shown
 from models.errors import StoreError
 from models.fleet import living_processes
 from models.groups import AgentGroup
@@ -56,13 +56,13 @@ async def examine(settings: Settings, registry: Registry) -> AsyncIterator[Check
 
 
 async def _database(settings: Settings) -> Check:
-    shown = settings.database_url.split("@")[-1]
     try:
+        address = shown(database_url(settings.database_url))
         schema.check(settings.database_url)
     except StoreError as error:
         remedy = "" if "longshore migrate" in str(error) else "is DATABASE_URL right, and the server up?"
         return Check("database", "problem", str(error), remedy)
-    return Check("database", "ok", f"{shown} (schema {schema.head()})")
+    return Check("database", "ok", f"{address} (schema {schema.head()})")
 
 
 async def _clock(db: Database) -> Check:
@@ -80,6 +80,9 @@ async def _providers(db: Database, settings: Settings, registry: Registry) -> As
         return {provider or settings.default_provider for provider in rows.scalars()}
 
     wanted = await db.read(used)
+    if settings.default_provider not in registry.providers.names:
+        detail = f"DEFAULT_PROVIDER is {settings.default_provider!r}, which is not installed"
+        yield Check("default provider", "warning", detail, f"set it to one of: {', '.join(registry.providers.names)}")
     for name in sorted({*registry.providers.names, *wanted}):
         try:
             detection = await registry.providers.get(name).detect()

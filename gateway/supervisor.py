@@ -51,6 +51,12 @@ class Supervisor:
             child.process = _spawn(child.command, child.env, child.log)
             child.started = time.monotonic()
 
+    def hurry(self) -> None:
+        """While stopping: no more grace. SIGQUIT is Celery's cold stop, in which turns are handed over at once."""
+        for child in self._children:
+            if child.process.poll() is None and "worker" in child.command:
+                child.process.send_signal(signal.SIGQUIT)
+
     def stop(self, seconds: float) -> list[str]:
         """The last one started is stopped first. Returns the names of those that had to be killed."""
         killed = []

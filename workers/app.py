@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import functools
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -19,7 +20,7 @@ from models.errors import DatabaseDownError, StoreError
 from scheduler.beat import beat_schedule
 from workers.bells import CeleryBells, agent_queue
 from workers.broker import mend_broker
-from workers.logs import configure_logs
+from workers.logs import QuietSweeps, configure_logs
 from workers.loop import Stop, StoppedError, process_loop
 from workers.runtime import Node, Runtime
 from workers.settings import Settings, SettingsError, load_settings, require_broker
@@ -146,10 +147,10 @@ async def _make_runtime() -> Runtime:
 
 @signals.setup_logging.connect
 def _logs(loglevel: int | str | None = None, **_: Any) -> None:
-    import logging
-
     configure_logs(settings.log_level, as_json=settings.log_json)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=settings.log_level.upper())
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(QuietSweeps())
 
 
 @signals.worker_init.connect

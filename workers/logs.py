@@ -6,6 +6,13 @@ import sys
 import structlog
 
 
+class QuietSweeps(logging.Filter):
+    """Celery's and beat's two lines for every sweep would hide everything else."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.levelno > logging.INFO or "sweep" not in record.getMessage()
+
+
 def configure_logs(level: str, *, as_json: bool) -> None:
     renderer = (
         structlog.processors.JSONRenderer()

@@ -3,7 +3,6 @@
 Nothing deep inside reads the environment: what a part needs it is handed. Drivers read their own secrets."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -68,9 +67,13 @@ def load_settings(**overrides: Any) -> Settings:
         or running.get("database_url")
         or f"sqlite:///{settings.home}/longshore.db",
         "redis_url": settings.redis_url or _if_redis(settings.broker_url) or running.get("redis_url", ""),
-        "default_provider": os.environ.get("DEFAULT_PROVIDER") or running.get("default_provider", "anthropic"),
     }
-    return settings.model_copy(update=defaults | overrides)
+    if "default_provider" not in settings.model_fields_set and "default_provider" in running:
+        defaults["default_provider"] = running["default_provider"]
+    complete = settings.model_copy(update=defaults | overrides)
+    if complete.redis_url and not _if_redis(complete.redis_url):
+        raise SettingsError("REDIS_URL is not a Redis address. Write redis://:password@host:6379/0")
+    return complete
 
 
 def _if_redis(broker_url: str) -> str:

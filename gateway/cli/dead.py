@@ -1,5 +1,6 @@
 """`longshore dead`: what was given up, why, and trying it again."""
 
+import json
 from typing import Annotated, Any
 
 import typer
@@ -42,7 +43,8 @@ def listing(
         if as_json:
             print_json([dict(row._mapping) for row in rows])
         elif not rows:
-            out.print("nothing here: [green]nothing was given up[/green]")
+            what = "refused" if rejected else "left undelivered" if undelivered_only else "given up"
+            out.print(f"nothing here: [green]nothing was {what}[/green]")
         else:
             out.print(_rejected(rows) if rejected else _undelivered(rows) if undelivered_only else _dead(rows))
 
@@ -75,7 +77,7 @@ def retry(
 
     async def command(desk: Desk) -> None:
         rows = [await _one(desk, message)] if message else await desk.db.read(lambda conn: list_dead(conn, 10_000))
-        for row in rows:
+        for row in sorted(rows, key=lambda row: (row.session_id, row.seq)):
             await _revive(desk, row)
         out.print(f"{len(rows)} back in the queue")
 
@@ -139,11 +141,12 @@ def _dead(rows: list[Any]) -> Table:
 
 def _rejected(rows: list[Any]) -> Table:
     table = Table(box=None, header_style="dim")
-    for name in ("when", "from", "why", "what"):
-        table.add_column(name, no_wrap=name in ("when", "from"))
+    for name in ("id", "when", "why", "what"):
+        table.add_column(name, no_wrap=name in ("id", "when"))
     for row in rows:
         when = row.created_at.strftime("%m-%d %H:%M:%S")
-        table.add_row(when, shown(row.source), shown(row.reason), shown(str(row.payload)[:80]))
+        what = json.dumps(row.payload.get("kwargs") or row.payload, ensure_ascii=False)
+        table.add_row(short(row.id), when, shown(row.reason), shown(what[:100]))
     return table
 
 

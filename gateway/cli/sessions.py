@@ -34,8 +34,8 @@ def sessions(
 
 def _table(rows: list[Any]) -> Table:
     table = Table(box=None, header_style="dim")
-    for name in ("session", "agent", "provider", "where", "state", "messages", "active"):
-        table.add_column(name, no_wrap=name in ("session", "active"))
+    for name in ("session", "agent", "provider", "where", "state", "messages", "last active"):
+        table.add_column(name, no_wrap=name in ("session", "last active"))
     for row in rows:
         where = f"{row.channel_type}:{row.platform_id}" + (f"/{row.thread_id}" if row.thread_id else "")
         provider, messages = row.provider or "-", str(row.message_seq)

@@ -16,12 +16,14 @@ import typer
 from redis.exceptions import RedisError
 
 from adapters.events import TurnEnded
+from adapters.registry import Registry
 from gateway.cli.desk import Desk, fail, out
 from gateway.cli.stream import EventPrinter
 from gateway.demo import FIRST_MESSAGE, FOLDER, ensure_demo
 from gateway.embedded import EmbeddedValkey, announce, free_port, withdraw, write_private
 from gateway.supervisor import Supervisor
 from models import schema
+from models.database import database_url, shown
 from models.errors import StoreError
 from models.fleet import living_processes
 from models.lookup import counts, list_sessions
@@ -33,7 +35,7 @@ from workers.settings import Settings, SettingsError, load_settings
 FLOWER_PORT = 5555
 LEASE_SECONDS = "10"
 START_SECONDS = 60
-STOP_SECONDS = 30
+STOP_SECONDS = 45  # the workers' grace, their clean-up and a little more
 
 
 def up(
@@ -76,9 +78,15 @@ class _Up:
 
     async def run(self) -> None:
         stop = asyncio.Event()
+
+        def told_to_stop() -> None:
+            if stop.is_set():
+                self._supervisor.hurry()
+            stop.set()
+
         loop = asyncio.get_running_loop()
         for sig in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(sig, stop.set)
+            loop.add_signal_handler(sig, told_to_stop)
         out.print("[bold]Longshore[/bold] [dim]- a fleet for agents. Ctrl-C stops everything.[/dim]\n")
         work = asyncio.create_task(self._work())
         waiting = asyncio.create_task(stop.wait())
@@ -95,7 +103,7 @@ class _Up:
     async def _work(self) -> None:
         settings = await self._start_broker()
         await asyncio.to_thread(schema.migrate, settings.database_url)
-        self._say("database", settings.database_url.split("@")[-1])
+        self._say("database", shown(database_url(settings.database_url)))
         desk = Desk(settings)
         try:
             is_new = await desk.db.transact(ensure_demo)
@@ -136,8 +144,6 @@ class _Up:
             "LONGSHORE_LEASE_SECONDS": os.environ.get("LONGSHORE_LEASE_SECONDS", LEASE_SECONDS),
         }
         celery = [sys.executable, "-m", "celery", "-A", "workers.app"]
-        from adapters.registry import Registry
-
         agents = ",".join(f"agent.{name}" for name in Registry().providers.names)
         worker = [*celery, "worker", "--without-gossip", "--without-mingle"]
         self._supervisor.start(
@@ -180,11 +186,12 @@ class _Up:
                 + (f", {waiting} messages waiting" * bool(waiting))
             )
         out.print(
-            "\nIn another terminal, in this folder:\n"
-            '  [bold].venv/bin/longshore send demo "what time is it?"[/bold]\n'
-            '  [bold].venv/bin/longshore send demo "please fail"[/bold]      watch the retries\n'
-            "  [bold].venv/bin/longshore sessions[/bold]                     what goes on\n"
-            "  [bold].venv/bin/longshore doctor[/bold]                       is everything well?\n"
+            "\nIn another terminal, in this folder, after [bold]export PATH=$PWD/.venv/bin:$PATH[/bold]\n"
+            '  [bold]longshore send demo "what time is it?"[/bold]\n'
+            '  [bold]longshore send demo "please fail"[/bold]    watch the retries\n'
+            '  [bold]longshore send demo "go slow"[/bold]        and kill -9 the worker meanwhile\n'
+            "  [bold]longshore sessions[/bold]                   what goes on\n"
+            "  [bold]longshore doctor[/bold]                     is everything well?\n"
             "\n[dim]Events of the whole fleet (longshore tail):[/dim]"
         )
 
@@ -226,7 +233,9 @@ class _Up:
             await client.aclose()
 
     async def _stop(self) -> None:
-        out.print("\n[dim]stopping: running turns are finished or handed over ...[/dim]")
+        out.print(
+            "\n[dim]stopping: running turns are finished or handed over (Ctrl-C again: handed over now) ...[/dim]"
+        )
         killed = await asyncio.to_thread(self._supervisor.stop, STOP_SECONDS)
         withdraw(self._home)
         for name in killed:

@@ -5,7 +5,9 @@ import signal
 from typing import Any
 
 import celery
+import psycopg
 import pytest
+import redis
 
 from tests.support.processes import Operator, procfile
 
@@ -197,3 +199,38 @@ def _id(stdout: str) -> str:
     import json
 
     return str(json.loads(stdout)["message_id"])
+
+
+@pytest.mark.spec("M1", "F4")
+@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGQUIT])
+def test_a_message_that_is_being_accepted_when_its_worker_leaves_is_not_lost(
+    operator: Operator, sig: signal.Signals
+) -> None:
+    operator.add_group()
+    leaving = operator.worker(EVERYTHING, "leaving", LONGSHORE_GRACE_SECONDS="0.2")
+    with psycopg.connect(operator.database_url) as blocker:
+        blocker.execute("LOCK TABLE messages_in")
+        message = ingest(operator)
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        operator.wait_for(lambda: operator.value(waiting), "the worker to be in the middle of it")
+        os.kill(leaving.pid, sig)
+        with redis.Redis(port=operator.broker.port) as client:
+            operator.wait_for(lambda: client.llen("messages") == 1, "the message to be back on its queue")
+    assert leaving.wait(60) == 0
+    operator.worker(EVERYTHING, "staying")
+    # It may have been stored after all, with nobody left to ring: then the sweep finds it.
+    operator.start("celery -A workers.app beat", "beat", ready=False)
+    operator.wait_for(lambda: status(operator, message) == "completed", "another worker to take it")
+    assert operator.value("SELECT count(*) FROM messages_in") == 1
+
+
+@pytest.mark.spec("M1")
+def test_a_message_that_meets_a_database_it_cannot_write_to_stays_with_the_broker(operator: Operator) -> None:
+    operator.add_group()
+    operator.worker(EVERYTHING)
+    operator.administer("ALTER DATABASE {} SET default_transaction_read_only = on")
+    message = ingest(operator)
+    log = operator.folder / "worker.log"
+    operator.wait_for(lambda: "message.not_stored" in log.read_text(), "the worker to meet it", 60)
+    operator.administer("ALTER DATABASE {} SET default_transaction_read_only = off")
+    operator.wait_for(lambda: status(operator, message) == "completed", "the message to be answered", 60)

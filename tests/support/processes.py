@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from sqlalchemy import insert
+from sqlalchemy import insert, make_url
 
 from models import AgentGroup, Database, schema
 from tests.support.servers import Valkey, wait_until
@@ -94,6 +94,14 @@ class Operator:
     def rows(self, query: str, *values: Any) -> list[Any]:
         with psycopg.connect(self.database_url, autocommit=True) as conn:
             return conn.execute(query.encode(), values).fetchall()
+
+    def administer(self, statement: str) -> None:
+        """Change the test's database ({} is its name), for connections made from now on; those there are end."""
+        url = make_url(self.database_url)
+        admin = url.set(database="postgres").render_as_string(hide_password=False)
+        with psycopg.connect(admin, autocommit=True) as conn:
+            conn.execute(statement.format(f'"{url.database}"').encode())
+            conn.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (url.database,))
 
     def value(self, query: str, *values: Any) -> Any:
         found = self.rows(query, *values)
