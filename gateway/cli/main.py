@@ -8,6 +8,7 @@ import typer
 from gateway.cli.dead import dead
 from gateway.cli.groups import groups, wire
 from gateway.cli.messages import send, tail
+from gateway.cli.owners import owners
 from gateway.cli.sessions import sessions
 from gateway.cli.up import up
 from gateway.cli.upkeep import doctor, health, migrate
@@ -24,6 +25,7 @@ app.command()(tail)
 app.command()(sessions)
 app.add_typer(dead, name="dead")
 app.add_typer(groups, name="groups")
+app.add_typer(owners, name="owners")
 app.command()(wire)
 app.command()(doctor)
 app.command()(health)

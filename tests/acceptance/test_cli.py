@@ -93,6 +93,15 @@ def test_mistakes_get_a_sentence(operator: Operator, arguments: list[str], code:
     assert said in result.stderr.replace("\n", " ")
 
 
+@pytest.mark.spec("M9", "G4")
+def test_an_owner_is_named_and_listed(operator: Operator) -> None:
+    assert "nobody is told" in operator.cli("owners", "list").stdout
+    for chat in ("first", "dm-boss"):  # the second time corrects the place
+        operator.cli("owners", "add", "fake", "boss", chat)
+    [owner] = json.loads(operator.cli("owners", "list", "--json").stdout)
+    assert owner == {"user_id": "fake:boss", "channel_type": "fake", "platform_id": "dm-boss"}
+
+
 def test_a_bad_script_is_refused_when_it_is_configured(operator: Operator) -> None:
     (operator.folder / "bad.yaml").write_text("- play:\n    - sing: la\n")
     result = operator.cli("groups", "add", "x", "--script", "bad.yaml", check=False)

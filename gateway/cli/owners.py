@@ -1,0 +1,70 @@
+"""`longshore owners`: who is told when something is given up, and where."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.cli.desk import Desk, out, print_json, run, shown
+from models.groups import MessagingGroup, ensure_messaging_group
+from models.people import User, UserDm, UserRole
+from models.upsert import insert_ignoring, insert_or_update
+
+owners = typer.Typer(help="Owners: who is told when a message is given up.", no_args_is_help=True)
+
+
+@owners.command("add")
+def add(
+    channel: Annotated[str, typer.Argument(help="the platform, e.g. webhook")],
+    user: Annotated[str, typer.Argument(help="the person's id on it")],
+    chat: Annotated[str, typer.Argument(help="the place on it where they read: a direct chat, an endpoint")],
+) -> None:
+    """Make somebody an owner, and say where to tell them things."""
+
+    async def command(desk: Desk) -> None:
+        desk.registry.channels.get(channel)
+
+        async def work(conn: AsyncConnection) -> None:
+            user_id = f"{channel}:{user}"
+            await insert_ignoring(conn, User, id=user_id, kind=channel)
+            await insert_ignoring(conn, UserRole, user_id=user_id, role="owner")
+            place = await ensure_messaging_group(conn, channel, chat)
+            key = ["user_id", "channel_type"]
+            await insert_or_update(conn, UserDm, key, user_id=user_id, channel_type=channel, messaging_group_id=place)
+
+        await desk.db.transact(work)
+        out.print(f"{shown(user)} is an owner, and is told on {shown(channel)} {shown(chat)}")
+
+    run(command)
+
+
+@owners.command("list")
+def list_owners(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """List owners and where they are told things."""
+
+    async def command(desk: Desk) -> None:
+        query = (
+            select(UserRole.user_id, MessagingGroup.channel_type, MessagingGroup.platform_id)
+            .outerjoin(UserDm, UserDm.user_id == UserRole.user_id)
+            .outerjoin(MessagingGroup, MessagingGroup.id == UserDm.messaging_group_id)
+            .where(UserRole.role == "owner")
+            .order_by(UserRole.user_id)
+        )
+
+        async def work(conn: AsyncConnection) -> list[dict[str, str]]:
+            return [dict(row._mapping) for row in (await conn.execute(query)).all()]
+
+        rows = await desk.db.read(work)
+        if as_json:
+            print_json(rows)
+        elif not rows:
+            out.print("nobody is told when a message is given up: [bold]longshore owners add CHANNEL USER CHAT[/bold]")
+        else:
+            table = Table("owner", "told on", box=None, header_style="dim")
+            for row in rows:
+                table.add_row(shown(row["user_id"]), shown(f"{row['channel_type']} {row['platform_id']}"))
+            out.print(table)
+
+    run(command)
