@@ -65,7 +65,10 @@ class Job:
         token = _current.set(self)
         timers = [self._loop.call_later(seconds, self._expire, seconds, soft) for seconds, soft in self._limits]
         try:
-            return await coroutine
+            result = await coroutine
+            if self.reason is not None:
+                raise StoppedError(self.reason)  # it ended itself properly, but for that reason
+            return result
         except asyncio.CancelledError:
             if self.reason is None:
                 raise

@@ -19,7 +19,9 @@ class SettingsError(Exception):
 class Settings(BaseSettings):
     """Ours begin with LONGSHORE_; the few shared names (DATABASE_URL …) do not."""
 
-    model_config = SettingsConfigDict(env_prefix="LONGSHORE_", extra="ignore", populate_by_name=True, frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="LONGSHORE_", extra="ignore", populate_by_name=True, frozen=True, env_ignore_empty=True
+    )
 
     home: Path = Path(".longshore")
     database_url: str = Field("", validation_alias=AliasChoices("DATABASE_URL", "database_url"))

@@ -96,7 +96,10 @@ class _Attempt:
 
     async def run(self, *, stopped: bool) -> Ended:
         with self._runtime.leases.hold(self._turn.lease, self._job) as self._held:
-            return await (self._stopped() if stopped else self._run())
+            try:
+                return await (self._stopped() if stopped else self._run())
+            finally:
+                await self._journal.close()  # also when the lease is lost: nothing flushes behind our back
 
     async def _run(self) -> Ended:
         try:
