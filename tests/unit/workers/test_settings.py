@@ -84,7 +84,6 @@ def test_the_broker_may_be_another_than_redis(monkeypatch: pytest.MonkeyPatch) -
         ("LEASE_SECONDS", "soon", "valid number"),
         ("LEASE_SECONDS", "-1", "greater than 0"),
         ("LEASE_SECONDS", "0", "greater than 0"),
-        ("LEASE_SECONDS", "", "valid number"),
         ("MAX_TRIES", "0", "greater than or equal to 1"),
         ("MAX_TRIES", "2.5", "valid integer"),
         ("DATABASE_POOL", "1", "greater than or equal to 2"),
