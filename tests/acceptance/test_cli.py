@@ -86,6 +86,7 @@ def test_talk_look_fail_and_try_again(operator: Operator, database_kind: str) ->
         (["wire", "nobody", "local", "1", "--pattern", "("], 2, "not a regular expression"),
     ],
 )
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # the words do not depend on it
 @pytest.mark.spec("G4")
 def test_mistakes_get_a_sentence(operator: Operator, arguments: list[str], code: int, said: str) -> None:
     result = operator.cli(*arguments, check=False)
@@ -102,6 +103,7 @@ def test_an_owner_is_named_and_listed(operator: Operator) -> None:
     assert owner == {"user_id": "fake:boss", "channel_type": "fake", "platform_id": "dm-boss"}
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite"])
 def test_a_bad_script_is_refused_when_it_is_configured(operator: Operator) -> None:
     (operator.folder / "bad.yaml").write_text("- play:\n    - sing: la\n")
     result = operator.cli("groups", "add", "x", "--script", "bad.yaml", check=False)
@@ -119,6 +121,7 @@ def test_migrate_down_up_and_the_sentence_between(operator: Operator) -> None:
     assert operator.cli("sessions").returncode == 0
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite"])
 def test_a_missing_service_has_its_own_exit_code(operator: Operator) -> None:
     result = operator.cli("sessions", check=False, DATABASE_URL="postgresql://me:hunter2@127.0.0.1:1/x")
     assert result.returncode == 69
