@@ -27,7 +27,7 @@ from workers.settings import Settings, SettingsError, load_settings, require_bro
 
 # Only `messages.ingest` is acknowledged late: its message is the only copy until its row is committed.
 INGEST_VISIBILITY_SECONDS = 120
-START_SECONDS = 20.0
+START_SECONDS = 10.0
 
 
 def make_app(settings: Settings, registry: Registry) -> Celery:
