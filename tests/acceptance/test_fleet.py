@@ -234,3 +234,26 @@ def test_a_message_that_meets_a_database_it_cannot_write_to_stays_with_the_broke
     operator.wait_for(lambda: "message.not_stored" in log.read_text(), "the worker to meet it", 60)
     operator.administer("ALTER DATABASE {} SET default_transaction_read_only = off")
     operator.wait_for(lambda: status(operator, message) == "completed", "the message to be answered", 60)
+
+
+@pytest.mark.spec("M1", "F1")
+def test_a_worker_outlives_its_broker_in_the_middle_of_messages(operator: Operator) -> None:
+    operator.add_group()
+    worker = operator.worker(EVERYTHING)
+    operator.start("celery -A workers.app beat", "beat", ready=False)
+    with psycopg.connect(operator.database_url) as blocker:
+        blocker.execute("LOCK TABLE messages_in")
+        app = producer(operator)
+        for number in range(20):
+            ingest(operator, app, message_id=str(number))
+        waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        operator.wait_for(lambda: operator.value(waiting), "the worker to be in the middle of them")
+        operator.broker.stop(signal.SIGKILL)
+        log = operator.folder / "worker.log"
+        operator.wait_for(lambda: "Connection to broker lost" in log.read_text(), "the worker to notice")
+    operator.broker.start()
+    for number in range(20):  # as a producer does that has no answer
+        ingest(operator, message_id=str(number))
+    done = "SELECT count(*) FROM messages_in WHERE status = 'completed'"
+    operator.wait_for(lambda: operator.value(done) == 20, "all of them to be answered", 60)
+    assert worker.poll() is None

@@ -260,7 +260,7 @@ async def test_a_call_that_never_ended_is_repeated_only_if_that_is_safe(
     await fleet.add_group(script="- play:\n  - tool: launch\n  - answer: 'tool said: {result}'")
     accepted = await fleet.send()
     opened = await _die(fleet, accepted.session_id)
-    started = {"turn_id": opened.id, "number": 1, "key": "call-1", "kind": "tool", "name": "launch", "input": {}}
+    started = {"turn_id": opened.id, "number": 1, "key": "call-1:launch", "kind": "tool", "name": "launch", "input": {}}
     await fleet.insert(Step, started)
     assert await fleet.wake(accepted.session_id) == "completed"
     [reply] = await fleet.outbox()

@@ -32,7 +32,7 @@ async def test_a_message_is_answered_and_everything_is_written_together(fleet: F
     assert (reply.content, reply.in_reply_to, reply.seq) == ({"text": "time for tea"}, message.id, 2)
     assert (reply.channel_type, reply.platform_id) == (message.channel_type, message.platform_id)
     [step] = await fleet.rows(Step)
-    assert (step.name, step.status, step.key) == ("clock", "finished", "call-1")
+    assert (step.name, step.status, step.key) == ("clock", "finished", "call-1:clock")
     [usage] = await fleet.rows(Usage)
     assert usage.output_tokens > 0
     assert [item.role for item in await fleet.rows(TranscriptItem, TranscriptItem.position)] == ["user", "assistant"]
