@@ -52,7 +52,7 @@ def database_url(raw: str) -> URL:
 
 def shown(url: URL) -> str:
     """An address as people may see it: a password may stand before the host, or in the query."""
-    return url.set(query={}).render_as_string()
+    return url.set(drivername=url.get_backend_name(), query={}).render_as_string()
 
 
 class Database:
