@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel
@@ -111,6 +112,16 @@ class ToolOutcome:
     ok: bool = True
 
 
+class ParkedError(Exception):
+    """A tool waits for a person: the turn is put away and goes on, on any worker, when the answer is there. Whoever
+    runs tools lets this through. `seconds` is how long it waits at most."""
+
+    def __init__(self, reason: str, seconds: float) -> None:
+        super().__init__(reason, seconds)
+        self.reason = reason
+        self.seconds = seconds
+
+
 class ToolBox(Protocol):
     """The tools of one turn. Calling one is journaled: the same `call_id` is never run twice with effect."""
 
@@ -190,20 +201,39 @@ class Outbound:
     kind: str = "chat"
 
 
+@dataclass(frozen=True)
+class Question:
+    """Something only a person can answer. `options` are what they may choose from; none: any text."""
+
+    title: str
+    text: str
+    options: tuple[str, ...] = ()
+    seconds: float = 300.0
+
+
 class ToolContext:
     """Who calls and from where, fixed by the fleet and not by the model; and what the tool may cause.
 
     What a tool stages is written in the same transaction as its result: it happens exactly when the step is done."""
 
-    def __init__(self, *, session_id: str, turn_id: str, agent_group: str, sender_id: str | None) -> None:
+    def __init__(
+        self, *, session_id: str, turn_id: str, agent_group: str, sender_id: str | None, workspace: Path
+    ) -> None:
         self.session_id = session_id
         self.turn_id = turn_id
         self.agent_group = agent_group
         self.sender_id = sender_id
+        self.workspace = workspace
         self.staged: list[Outbound] = []
+        self.question: Question | None = None
 
     def send(self, content: dict[str, Any], *, kind: str = "chat") -> None:
         self.staged.append(Outbound(content, kind))
+
+    def ask(self, question: Question) -> None:
+        """Put a question to the people of this conversation. The turn is parked when the handler returns, and the
+        answer takes the place of what it returned."""
+        self.question = question
 
 
 Arguments = TypeVar("Arguments", bound=BaseModel)
