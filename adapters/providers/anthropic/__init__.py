@@ -1,0 +1,5 @@
+"""`anthropic`: see provider.py."""
+
+from adapters.providers.anthropic.provider import AnthropicProvider
+
+__all__ = ["AnthropicProvider"]

@@ -1,0 +1,5 @@
+"""`openai`: see provider.py."""
+
+from adapters.providers.openai.provider import OpenAIProvider
+
+__all__ = ["OpenAIProvider"]
