@@ -1,8 +1,9 @@
 """Tables, one file per aggregate, with the statements that read and change them beside them."""
 
 from models.base import Base, new_id, now
+from models.budgets import BudgetDay, Reservation
 from models.consent import Approval, PendingQuestion
-from models.conversation import Event, TranscriptItem, Usage
+from models.conversation import Compaction, Event, TranscriptItem, Usage
 from models.database import Database
 from models.fleet import Process, ProviderHealth, Rejected
 from models.groups import AgentGroup, MessagingGroup, Wiring
@@ -17,6 +18,8 @@ __all__ = [
     "AgentGroupMember",
     "Approval",
     "Base",
+    "BudgetDay",
+    "Compaction",
     "Database",
     "Event",
     "Lease",
@@ -27,6 +30,7 @@ __all__ = [
     "Process",
     "ProviderHealth",
     "Rejected",
+    "Reservation",
     "Session",
     "Step",
     "TranscriptItem",

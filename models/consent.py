@@ -3,10 +3,11 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String, text
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import Base, Id, Json, Timestamp, Words, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, new_id, now, values
 
 _PENDING = text("status = 'pending'")
 
@@ -54,3 +55,66 @@ class Approval(Base):
     decided_at: Mapped[datetime | None] = mapped_column(Timestamp)
     expires_at: Mapped[datetime] = mapped_column(Timestamp)
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+_OPEN_QUESTION = (
+    select(PendingQuestion.__table__)
+    .where(
+        PendingQuestion.session_id == given("session"),
+        PendingQuestion.status == "pending",
+        PendingQuestion.expires_at > now(),
+    )
+    .order_by(PendingQuestion.created_at, PendingQuestion.id)
+    .limit(1)
+)
+
+
+async def open_question(conn: AsyncConnection, session_id: str) -> AnyRow | None:
+    """The oldest question of a session that still waits for its answer."""
+    return (await conn.execute(_OPEN_QUESTION, values(session=session_id))).one_or_none()
+
+
+async def find_question(conn: AsyncConnection, question_id: str) -> AnyRow | None:
+    return (
+        await conn.execute(select(PendingQuestion.__table__).where(PendingQuestion.id == question_id))
+    ).one_or_none()
+
+
+async def answer_question(conn: AsyncConnection, question_id: str, answer: str, answered_by: str | None) -> bool:
+    """The first answer in time wins; False: it came too late."""
+    statement = (
+        update(PendingQuestion)
+        .where(
+            PendingQuestion.id == question_id, PendingQuestion.status == "pending", PendingQuestion.expires_at > now()
+        )
+        .values(status="answered", answer=answer, answered_by=answered_by)
+        .returning(PendingQuestion.id)
+    )
+    return (await conn.execute(statement)).one_or_none() is not None
+
+
+async def expire_question(conn: AsyncConnection, question_id: str) -> bool:
+    statement = (
+        update(PendingQuestion)
+        .where(
+            PendingQuestion.id == question_id, PendingQuestion.status == "pending", PendingQuestion.expires_at <= now()
+        )
+        .values(status="expired")
+        .returning(PendingQuestion.id)
+    )
+    return (await conn.execute(statement)).one_or_none() is not None
+
+
+async def decide_approval(conn: AsyncConnection, approval_id: str, status: str, decided_by: str) -> AnyRow | None:
+    """The first decision in time wins. None: decided already, expired, or not there."""
+    statement = (
+        update(Approval)
+        .where(Approval.id == approval_id, Approval.status == "pending", Approval.expires_at > now())
+        .values(status=status, decided_by=decided_by, decided_at=now())
+        .returning(*Approval.__table__.columns)
+    )
+    return (await conn.execute(statement)).one_or_none()
+
+
+async def find_approval(conn: AsyncConnection, approval_id: str) -> AnyRow | None:
+    return (await conn.execute(select(Approval.__table__).where(Approval.id == approval_id))).one_or_none()

@@ -1,4 +1,4 @@
-"""What was said (transcript_items), what it cost (usage) and what happened (events)."""
+"""What was said (transcript_items, compactions), what it cost (usage) and what happened (events)."""
 
 from datetime import datetime
 from decimal import Decimal
@@ -8,7 +8,8 @@ from sqlalchemy import BigInteger, CheckConstraint, ForeignKey, Index, Integer, 
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import AnyRow, Base, Id, Json, Timestamp, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, new_id, now, values
+from models.turns import Turn
 
 
 class TranscriptItem(Base):
@@ -28,6 +29,18 @@ class TranscriptItem(Base):
     role: Mapped[str] = mapped_column(String(10))
     type: Mapped[str] = mapped_column(String(12))
     content: Mapped[dict[str, Any]] = mapped_column(Json)
+    created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+class Compaction(Base):
+    """A summary that stands for all turns of a session up to one. The turns themselves stay, and are in `archive`."""
+
+    __tablename__ = "compactions"
+
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), primary_key=True)
+    through_turn: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    summary: Mapped[str] = mapped_column(Words)
+    archive: Mapped[str] = mapped_column(String(300))
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 
@@ -64,6 +77,29 @@ class Event(Base):
     type: Mapped[str] = mapped_column(String(30))
     payload: Mapped[dict[str, Any]] = mapped_column(Json)
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+_SUMMARY = (
+    select(Compaction.through_turn, Compaction.summary)
+    .where(Compaction.session_id == given("session"))
+    .order_by(Compaction.through_turn.desc())
+    .limit(1)
+)
+_HISTORY = (
+    select(TranscriptItem.role, TranscriptItem.type, TranscriptItem.content, Turn.number)
+    .join(Turn, Turn.id == TranscriptItem.turn_id)
+    .where(TranscriptItem.session_id == given("session"), Turn.number > given("after"), Turn.number < given("before"))
+    # By the turns' numbers and not by time: workers' clocks may differ.
+    .order_by(Turn.number, TranscriptItem.position)
+)
+
+
+async def history(conn: AsyncConnection, session_id: str, before_turn: int) -> tuple[str | None, list[AnyRow]]:
+    """What a session has said before a turn: a summary of what was compacted, and the items since."""
+    compacted = (await conn.execute(_SUMMARY, values(session=session_id))).one_or_none()
+    after, summary = (compacted.through_turn, compacted.summary) if compacted is not None else (0, None)
+    asked = values(session=session_id, after=after, before=before_turn)
+    return summary, list((await conn.execute(_HISTORY, asked)).all())
 
 
 async def events_after(conn: AsyncConnection, session_id: str, seq: int, limit: int = 500) -> list[AnyRow]:

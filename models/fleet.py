@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Integer, String, delete, select
+from sqlalchemy import CheckConstraint, Integer, String, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -34,6 +34,7 @@ class ProviderHealth(Base):
     account: Mapped[str] = mapped_column(String(100), primary_key=True, default="")
     state: Mapped[str] = mapped_column(String(10))
     detail: Mapped[str | None] = mapped_column(Words)
+    failures: Mapped[int] = mapped_column(Integer, default=0)  # in a row
     until: Mapped[datetime | None] = mapped_column(Timestamp)
     checked_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
@@ -68,6 +69,61 @@ async def forget_dead_processes(conn: AsyncConnection) -> None:
 async def living_processes(conn: AsyncConnection, within_seconds: float) -> list[AnyRow]:
     query = select(Process.__table__).where(Process.seen_at > now(-within_seconds)).order_by(Process.name)
     return list((await conn.execute(query)).all())
+
+
+async def health_of(conn: AsyncConnection, provider: str, account: str) -> AnyRow | None:
+    query = select(ProviderHealth.__table__).where(
+        ProviderHealth.provider == provider, ProviderHealth.account == account
+    )
+    return (await conn.execute(query)).one_or_none()
+
+
+async def all_health(conn: AsyncConnection) -> list[AnyRow]:
+    query = select(ProviderHealth.__table__).order_by(ProviderHealth.provider, ProviderHealth.account)
+    return list((await conn.execute(query)).all())
+
+
+async def note_failure(
+    conn: AsyncConnection, provider: str, account: str, detail: str, *, threshold: int, pause: float, longest: float
+) -> None:
+    """A call failed as calls to a dead service do. After `threshold` in a row the provider is `down` for `pause`
+    seconds, doubling with each further failure up to `longest`."""
+    await insert_ignoring(conn, ProviderHealth, provider=provider, account=account, state="ok")
+    mine = (ProviderHealth.provider == provider, ProviderHealth.account == account)
+    counted = update(ProviderHealth).where(*mine).values(failures=ProviderHealth.failures + 1, checked_at=now())
+    failures = (await conn.execute(counted.returning(ProviderHealth.failures))).scalar_one()
+    if failures < threshold:
+        return
+    seconds = min(pause * 2.0 ** min(failures - threshold, 30), longest)
+    opened = update(ProviderHealth).where(*mine).values(state="down", detail=detail, until=now(seconds))
+    await conn.execute(opened)
+
+
+async def note_limited(conn: AsyncConnection, provider: str, account: str, detail: str, seconds: float) -> None:
+    """It lives, but asks for patience. Shown to people; the waiting itself is the governor's."""
+    limited = {"state": "limited", "detail": detail, "until": now(seconds), "failures": 0, "checked_at": now()}
+    await insert_or_update(conn, ProviderHealth, ["provider", "account"], provider=provider, account=account, **limited)
+
+
+async def note_success(conn: AsyncConnection, provider: str, account: str) -> None:
+    well = {"state": "ok", "detail": None, "until": None, "failures": 0, "checked_at": now()}
+    await insert_or_update(conn, ProviderHealth, ["provider", "account"], provider=provider, account=account, **well)
+
+
+async def may_probe(conn: AsyncConnection, provider: str, account: str, seconds: float) -> bool:
+    """Whether this caller is the one who tries a provider again whose pause is over; the others wait `seconds` more."""
+    statement = (
+        update(ProviderHealth)
+        .where(
+            ProviderHealth.provider == provider,
+            ProviderHealth.account == account,
+            ProviderHealth.state == "down",
+            ProviderHealth.until <= now(),
+        )
+        .values(until=now(seconds), checked_at=now())
+        .returning(ProviderHealth.provider)
+    )
+    return (await conn.execute(statement)).one_or_none() is not None
 
 
 async def reject(conn: AsyncConnection, rejection_id: str, source: str, reason: str, payload: dict[str, Any]) -> None:

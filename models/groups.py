@@ -10,6 +10,10 @@ from sqlalchemy.orm import Mapped, mapped_column
 from models.base import AnyRow, Base, Id, Json, Timestamp, given, new_id, now, values
 from models.upsert import insert_ignoring
 
+# What becomes of a message that comes while the agent works: it joins the turn; it interrupts what is being said; it is
+# refused; it waits for a turn of its own.
+FOLLOW_UPS = ("enqueue", "interrupt", "reject", "separate")
+
 
 class AgentGroup(Base):
     __tablename__ = "agent_groups"
@@ -47,6 +51,7 @@ class Wiring(Base):
         UniqueConstraint("messaging_group_id", "agent_group_id"),
         CheckConstraint("response_scope IN ('all', 'triggered', 'allowlisted')", name="response_scope"),
         CheckConstraint("session_mode IN ('shared', 'per-thread')", name="session_mode"),
+        CheckConstraint(f"follow_up IN {FOLLOW_UPS}", name="follow_up"),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -56,6 +61,7 @@ class Wiring(Base):
     response_scope: Mapped[str] = mapped_column(String(20), default="all")
     session_mode: Mapped[str] = mapped_column(String(20), default="shared")
     priority: Mapped[int] = mapped_column(Integer, default=0)
+    follow_up: Mapped[str] = mapped_column(String(10), default="enqueue")
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 
@@ -101,6 +107,7 @@ async def wirings_of(conn: AsyncConnection, channel_type: str, platform_id: str)
             Wiring.trigger_rules,
             Wiring.response_scope,
             Wiring.session_mode,
+            Wiring.follow_up,
             AgentGroup.folder,
             AgentGroup.provider,
         )

@@ -24,6 +24,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, new_id, now, values
 
 KINDS = ("chat", "chat-sdk", "task", "webhook", "system")
+FOLLOW_UPS = ("enqueue", "interrupt", "separate")
 # A message that failed this often no longer shares a turn: a poisonous neighbour must not take it along.
 TRAVELS_ALONE_AFTER = 2
 BATCH_LIMIT = 100
@@ -41,6 +42,7 @@ class MessageIn(Base):
         CheckConstraint(
             "status IN ('pending', 'processing', 'completed', 'failed', 'paused', 'discarded')", name="status"
         ),
+        CheckConstraint(f"follow_up IN {FOLLOW_UPS}", name="follow_up"),
         UniqueConstraint("session_id", "seq"),
         UniqueConstraint("series_id", "process_after"),
         Index(
@@ -71,6 +73,8 @@ class MessageIn(Base):
     status_changed_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
     # False: rides along with the next turn, does not start one.
     wakes: Mapped[bool] = mapped_column(Boolean, default=True)
+    # What it does when it comes while a turn runs; what would be refused is no row.
+    follow_up: Mapped[str] = mapped_column(String(10), default="enqueue")
     process_after: Mapped[datetime] = mapped_column(Timestamp, default=now())
     recurrence: Mapped[str | None] = mapped_column(String(100))
     timezone: Mapped[str] = mapped_column(String(50), default="UTC")
@@ -97,6 +101,7 @@ _SHOWN = (
     _table.c.kind,
     _table.c.status,
     _table.c.wakes,
+    _table.c.follow_up,
     _table.c.tries,
     _table.c.turn_id,
     _table.c.channel_type,
@@ -135,6 +140,19 @@ def batch(due: Sequence[AnyRow]) -> list[AnyRow]:
         if tired and row.wakes:  # alone but for what rides along
             break
     return taken if any(row.wakes for row in taken) else []
+
+
+def joining(due: Sequence[AnyRow]) -> list[AnyRow]:
+    """Those of the due messages that join a turn under way: up to the first that wants a turn of its own. One that
+    failed before does not join: it may be what breaks turns."""
+    joined: list[AnyRow] = []
+    for row in due[:BATCH_LIMIT]:
+        if row.turn_id is not None:
+            continue
+        if row.follow_up == "separate" or row.tries >= TRAVELS_ALONE_AFTER:
+            break
+        joined.append(row)
+    return joined if any(row.wakes for row in joined) else []
 
 
 async def messages_of_turn(conn: AsyncConnection, turn_id: str) -> list[AnyRow]:

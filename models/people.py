@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String, or_, select, text
+from sqlalchemy import CheckConstraint, ColumnElement, ForeignKey, Index, String, and_, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -96,13 +96,30 @@ async def is_member(conn: AsyncConnection, user_id: str, agent_group_id: str) ->
     return bool((await conn.execute(select(query.exists()))).scalar_one())
 
 
+async def approver_addresses(conn: AsyncConnection, agent_group_id: str) -> list[tuple[str, str]]:
+    """Where those who decide for an agent can be reached: its admins, else the global ones, else the owners."""
+    roles = (
+        UserRole.agent_group_id == agent_group_id,
+        and_(UserRole.role == "admin", UserRole.agent_group_id.is_(None)),
+        UserRole.role == "owner",
+    )
+    for role in roles:
+        if found := await _addresses(conn, role):
+            return found
+    return []
+
+
 async def owner_addresses(conn: AsyncConnection) -> list[tuple[str, str]]:
     """Where the owners can be told something: (channel type, platform id) of each owner's direct chat."""
+    return await _addresses(conn, UserRole.role == "owner")
+
+
+async def _addresses(conn: AsyncConnection, role: ColumnElement[bool]) -> list[tuple[str, str]]:
     query = (
         select(MessagingGroup.channel_type, MessagingGroup.platform_id)
         .join(UserDm, UserDm.messaging_group_id == MessagingGroup.id)
         .join(UserRole, UserRole.user_id == UserDm.user_id)
-        .where(UserRole.role == "owner")
+        .where(role)
         .distinct()
     )
     return [(row.channel_type, row.platform_id) for row in (await conn.execute(query)).all()]

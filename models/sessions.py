@@ -106,6 +106,8 @@ class Admission:
     provider: str | None
     seq: int
     ring: bool
+    running: bool  # a worker has the session
+    resting: bool  # nothing of it runs before a later time: a retry waits, or a person is asked
 
 
 def not_leased() -> ColumnElement[bool]:
@@ -153,6 +155,7 @@ def _admit(wakes: bool) -> ReturningUpdate[Any]:
             _table.c.woken_at,
             _table.c.last_active,
             _table.c.lease_expires_at,
+            _table.c.resume_after,
         )
     )
 
@@ -181,7 +184,8 @@ async def admit(
     leased = row.lease_expires_at is not None and row.lease_expires_at >= row.last_active
     # Both were set from one reading of the clock exactly when the bell was set.
     ring = wakes and not leased and row.woken_at == row.last_active
-    return Admission(row.id, row.provider, row.message_seq, ring)
+    resting = row.resume_after is not None and row.resume_after > row.last_active
+    return Admission(row.id, row.provider, row.message_seq, ring, leased, resting)
 
 
 _DUE = select(MessageIn.id).where(
@@ -333,15 +337,22 @@ def _of(lease: Lease) -> dict[str, Any]:
     return values(session=lease.session_id, token=lease.token, owner=lease.owner)
 
 
-async def renew(conn: AsyncConnection, owner: str, session_ids: list[str], lease_seconds: float) -> set[str]:
-    """Extend all leases of one process in one statement. Returns those that are still its own."""
+async def end_rest(conn: AsyncConnection, session_id: str) -> None:
+    """What the session waited for has come. Whoever calls this rings."""
+    statement = update(_table).where(Session.id == session_id)
+    await conn.execute(statement.values(resume_after=None, woken_at=now()))
+
+
+async def renew(conn: AsyncConnection, owner: str, session_ids: list[str], lease_seconds: float) -> dict[str, bool]:
+    """Extend all leases of one process in one statement. Returns those that are still its own, each with whether
+    somebody has rung for it meanwhile."""
     statement = (
         update(Session)
         .where(Session.lease_owner == owner, Session.id.in_(session_ids))
         .values(lease_expires_at=now(lease_seconds))
-        .returning(Session.id)
+        .returning(_table.c.id, _table.c.woken_at)
     )
-    return set((await conn.execute(statement)).scalars())
+    return {row.id: row.woken_at is not None for row in (await conn.execute(statement)).all()}
 
 
 _group = select(_table.c.agent_group_id).where(Session.id == given("session")).scalar_subquery()

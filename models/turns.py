@@ -47,6 +47,8 @@ class Turn(Base):
     provider_version: Mapped[str | None] = mapped_column(String(100))
     capabilities: Mapped[dict[str, Any] | None] = mapped_column(Json)
     model: Mapped[str | None] = mapped_column(String(200))
+    # Providers this turn has given up on; it goes on with the next of the group's list.
+    tried: Mapped[list[str] | None] = mapped_column(Json)
     worker: Mapped[str | None] = mapped_column(String(200))
     lease_token: Mapped[int] = mapped_column(BigInteger)
     error_class: Mapped[str | None] = mapped_column(String(30))
@@ -99,6 +101,11 @@ async def complete_turn(conn: AsyncConnection, turn_id: str) -> None:
 
 async def set_turn(conn: AsyncConnection, turn_id: str, **changes: Any) -> None:
     await conn.execute(update(Turn).where(Turn.id == turn_id).values(**changes))
+
+
+async def steps_of_turn(conn: AsyncConnection, turn_id: str) -> list[AnyRow]:
+    query = select(Step.__table__).where(Step.turn_id == turn_id).order_by(Step.number)
+    return list((await conn.execute(query)).all())
 
 
 async def find_step(conn: AsyncConnection, turn_id: str, key: str) -> AnyRow | None:
