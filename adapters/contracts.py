@@ -110,6 +110,7 @@ class ToolOutcome:
 
     text: str
     ok: bool = True
+    replayed: bool = False  # answered from the journal: it was done before
 
 
 class ParkedError(Exception):
@@ -203,11 +204,13 @@ class Outbound:
 
 @dataclass(frozen=True)
 class Question:
-    """Something only a person can answer. `options` are what they may choose from; none: any text."""
+    """Something only a person can answer. `options` are what they may choose from (none: any text), and `values` what the
+    agent is told when one is chosen."""
 
     title: str
     text: str
     options: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     seconds: float = 300.0
 
 

@@ -32,6 +32,7 @@ class ErrorClass(StrEnum):
     CANCELLED = "cancelled"
     WORKER_LOST = "worker_lost"
     UNKNOWN_PROVIDER = "unknown_provider"
+    BUDGET = "budget"
 
     @property
     def can_pass(self) -> bool:
@@ -68,15 +69,20 @@ class ScriptError(AdapterError):
 
 
 class ProviderError(AdapterError):
-    """A provider failed. `retry_after` is in seconds."""
+    """A provider failed. `retry_after` is in seconds. `asked` is False when it was held back and never asked."""
 
     def __init__(
-        self, message: str, error_class: ErrorClass = ErrorClass.INTERNAL, retry_after: float | None = None
+        self,
+        message: str,
+        error_class: ErrorClass = ErrorClass.INTERNAL,
+        retry_after: float | None = None,
+        asked: bool = True,
     ) -> None:
-        super().__init__(message, error_class, retry_after)
+        super().__init__(message, error_class, retry_after, asked)
         self.message = message
         self.error_class = error_class
         self.retry_after = retry_after
+        self.asked = asked
 
     def __str__(self) -> str:
         return self.message

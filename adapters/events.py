@@ -160,11 +160,30 @@ class TurnStarted(_Event):
     worker: str = ""
 
 
+class MessagesJoined(_Event):
+    """Messages that came while the turn ran, and that the agent now knows of."""
+
+    type: Literal["messages_joined"] = "messages_joined"
+    messages: tuple[int, ...]
+
+
+class QuestionAsked(_Event):
+    """The agent asks the people of the conversation. `seconds` is how long it waits for an answer."""
+
+    type: Literal["question_asked"] = "question_asked"
+    id: str
+    title: str
+    text: str
+    options: tuple[str, ...] = ()
+    seconds: float
+
+
 class TurnEnded(_Event):
-    """`retry_in` (seconds) is set when the turn will be tried again."""
+    """`retry_in` (seconds) is set when the turn goes on by itself. `parked`: it waits for a person. `handed_over`: another
+    worker goes on at once; with `error` set, on another provider."""
 
     type: Literal["turn_ended"] = "turn_ended"
-    status: Literal["completed", "failed", "cancelled", "waiting", "handed_over"]
+    status: Literal["completed", "failed", "cancelled", "waiting", "parked", "handed_over"]
     error: str | None = None
     error_class: ErrorClass | None = None
     retry_in: float | None = None
@@ -195,7 +214,7 @@ ProviderEvent = (
     | Progress
     | Failed
 )
-AnyEvent = ProviderEvent | TurnStarted | TurnEnded | DeliveryChanged
+AnyEvent = ProviderEvent | TurnStarted | MessagesJoined | QuestionAsked | TurnEnded | DeliveryChanged
 
 # Passing things: shown live, not kept.
 LIVE_ONLY: Final = (SessionStarted, TextDelta, ToolProgress, DeliveryChanged)

@@ -8,8 +8,10 @@ from typing import Any, Generic, TypeVar
 
 from adapters.contracts import Channel, Provider, Tool
 from adapters.errors import BrokenDriverError, UnknownDriverError
+from adapters.model_port import ModelProvider
 
 D = TypeVar("D")
+AnyProvider = Provider | ModelProvider
 
 
 class Drivers(Generic[D]):
@@ -49,10 +51,10 @@ class Registry:
 
     def __init__(
         self,
-        providers: Drivers[Provider] | None = None,
+        providers: Drivers[AnyProvider] | None = None,
         channels: Drivers[Channel] | None = None,
         tools: Drivers[Tool[Any]] | None = None,
     ) -> None:
-        self.providers = providers or Drivers[Provider]("provider")
+        self.providers = providers or Drivers[AnyProvider]("provider")
         self.channels = channels or Drivers[Channel]("channel")
         self.tools = tools or Drivers[Tool[Any]]("tool")
