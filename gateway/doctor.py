@@ -1,6 +1,5 @@
 """Is this fleet well? One check per thing that goes wrong in practice, each with what to do about it."""
 
-import os
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from sqlalchemy import select
 
 from adapters.errors import AdapterError
 from adapters.registry import Registry
+from gateway.keys import missing_key
 from models import schema
 from models.database import Database, database_clock, database_url, shown
 from models.errors import StoreError
@@ -24,7 +24,6 @@ from workers.settings import Settings
 State = Literal["ok", "warning", "problem"]
 
 MAX_SKEW_SECONDS = 2.0
-_KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 
 
 @dataclass(frozen=True)
@@ -89,9 +88,8 @@ async def _providers(db: Database, settings: Settings, registry: Registry) -> As
         except AdapterError as error:
             yield Check(f"provider {name}", "problem", str(error), "groups use it: install it, or set another provider")
             continue
-        missing = name in _KEYS and _KEYS[name] not in os.environ
-        if missing:
-            yield Check(f"provider {name}", "warning", f"{_KEYS[name]} is not set", "set it where the workers run")
+        if missing := missing_key(name):
+            yield Check(f"provider {name}", "warning", f"{missing} is not set", "set it where the workers run")
         elif not detection.installed:
             yield Check(f"provider {name}", "warning", detection.details, "install it where the workers run")
         else:

@@ -1,38 +1,64 @@
-"""`longshore groups` and `longshore wire`: agents, and where they listen."""
+"""`longshore groups`: agents and how each of them runs."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.table import Table
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import Desk, fail, out, print_json, run, shown
-from models.groups import AgentGroup, Wiring, ensure_messaging_group, find_agent_group
-from models.upsert import insert_or_update
+from gateway.cli.group_settings import (
+    Changes,
+    GroupSettings,
+    GroupSettingsError,
+    OptionValue,
+    budget_words,
+    described,
+    parse_budget,
+    parse_options,
+)
+from gateway.cli.listening import warn_of_provider
+from models.base import AnyRow
+from models.groups import AgentGroup, find_agent_group
 
-groups = typer.Typer(help="Agents: their folder, provider and model.", no_args_is_help=True)
+T = TypeVar("T")
+
+groups = typer.Typer(help="Agents: their folder, provider, model and budget.", no_args_is_help=True)
+
+Folder = Annotated[str, typer.Argument(help="the agent, by folder name or id")]
+Name = Annotated[str | None, typer.Option(help="a name to show")]
+Provider = Annotated[str | None, typer.Option(help="a provider; `default` is DEFAULT_PROVIDER")]
+Model = Annotated[str | None, typer.Option(help="a model; `default` is DEFAULT_MODEL, else the provider's own")]
+Fallback = Annotated[
+    list[str] | None, typer.Option(metavar="PROVIDER[:MODEL]", help="goes on when the provider fails; give several")
+]
+DailyBudget = Annotated[str | None, typer.Option(metavar="USD", help="what it may cost in a day (UTC), or `none`")]
+UserBudget = Annotated[str | None, typer.Option(metavar="USD", help="the same for each person, or `none`")]
+Options = Annotated[
+    list[str] | None, typer.Option("--option", metavar="KEY=VALUE", help="the provider's own; `KEY=` removes it")
+]
+Script = Annotated[
+    Path | None, typer.Option(help="for the scripted provider: a script file", exists=True, dir_okay=False)
+]
+AsJson = Annotated[bool, typer.Option("--json")]
 
 
 @groups.command("list")
-def list_groups(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def list_groups(as_json: AsJson = False) -> None:
     """List agents."""
 
     async def command(desk: Desk) -> None:
-        query = select(AgentGroup.__table__).order_by(AgentGroup.folder)
-        rows = await desk.db.read(lambda conn: _all(conn, query))
+        rows = await desk.db.read(_all_groups)
         if as_json:
             print_json([dict(row._mapping) for row in rows])
-            return
-        table = Table(box=None, header_style="dim")
-        for name in ("folder", "name", "provider", "model"):
-            table.add_column(name)
-        for row in rows:
-            provider = row.provider or f"{desk.settings.default_provider} [dim](default)[/dim]"
-            table.add_row(shown(row.folder), shown(row.name), provider, row.model or "-")
-        out.print(table)
+        elif not rows:
+            out.print("no agents yet. Make one: [bold]longshore groups add NAME[/bold]")
+        else:
+            out.print(_table(rows, desk.settings.default_provider))
 
     run(command)
 
@@ -40,75 +66,170 @@ def list_groups(as_json: Annotated[bool, typer.Option("--json")] = False) -> Non
 @groups.command("add")
 def add(
     folder: Annotated[str, typer.Argument(help="the name people type, and the folder's name")],
-    name: Annotated[str | None, typer.Option(help="a name to show")] = None,
-    provider: Annotated[str | None, typer.Option(help="else DEFAULT_PROVIDER")] = None,
-    model: Annotated[str | None, typer.Option(help="else DEFAULT_MODEL, else the provider's own")] = None,
-    script: Annotated[Path | None, typer.Option(help="for the scripted provider: a script file", exists=True)] = None,
+    name: Name = None,
+    provider: Provider = None,
+    model: Model = None,
+    fallback: Fallback = None,
+    daily_budget: DailyBudget = None,
+    user_daily_budget: UserBudget = None,
+    option: Options = None,
+    script: Script = None,
 ) -> None:
     """Make an agent."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,99}", folder):
         fail(f"{folder!r} cannot be a folder: use small letters, digits, - and _", 2)
+    changes = _changes(name, provider, model, fallback, False, daily_budget, user_daily_budget, option, script)
 
     async def command(desk: Desk) -> None:
-        options = {"script": script.read_text()} if script is not None else {}
-        chosen = provider or desk.settings.default_provider
-        desk.registry.providers.get(chosen).check(options)
+        default = desk.settings.default_provider
+        # Its provider is checked even if none is named: the default one may not be installed, or may want options.
+        checked = Changes(**(vars(changes) | {"provider": provider or "default"}))
+        made = _sentence(lambda: checked.applied(GroupSettings(folder), desk.registry, default))
         if await desk.db.read(lambda conn: find_agent_group(conn, folder)) is not None:
-            fail(f"there is already an agent {folder!r}")
-        values = {"folder": folder, "name": name or folder, "provider": provider, "model": model}
-        config = {"provider_options": options} if options else {}
-        await desk.db.transact(lambda conn: conn.execute(insert(AgentGroup).values(config=config, **values)))
+            fail(f"there is already an agent {folder!r}; change it with: longshore groups set {folder}")
+        values = {"folder": folder, **made.columns()}
+        await desk.db.transact(lambda conn: conn.execute(insert(AgentGroup).values(**values)))
         out.print(f'made. Talk to it: [bold]longshore send {folder} "hello"[/bold]')
+        await warn_of_provider(desk, made.provider or default)
 
     run(command)
 
 
-def wire(
-    agent: Annotated[str, typer.Argument(help="the agent group")],
-    channel: Annotated[str, typer.Argument(help="the platform, e.g. webhook")],
-    chat: Annotated[str, typer.Argument(help="the place on it")],
-    pattern: Annotated[str | None, typer.Option(help="answer only what matches this regular expression")] = None,
-    mention_only: Annotated[bool, typer.Option(help="answer only when mentioned")] = False,
-    scope: Annotated[
-        Literal["all", "triggered", "allowlisted"], typer.Option(help="what else reaches the agent")
-    ] = "all",
-    per_thread: Annotated[bool, typer.Option(help="a session for each thread")] = False,
-    priority: Annotated[int, typer.Option(help="higher is asked first")] = 0,
+@groups.command("show")
+def show(folder: Folder, as_json: AsJson = False) -> None:
+    """Show how an agent is set up."""
+    run(lambda desk: _show(desk, folder, as_json))
+
+
+@groups.command("set")
+def change(
+    folder: Folder,
+    name: Name = None,
+    provider: Provider = None,
+    model: Model = None,
+    fallback: Fallback = None,
+    no_fallbacks: Annotated[bool, typer.Option("--no-fallbacks", help="fail rather than change the provider")] = False,
+    daily_budget: DailyBudget = None,
+    user_daily_budget: UserBudget = None,
+    option: Options = None,
+    script: Script = None,
+    as_json: AsJson = False,
 ) -> None:
-    """Let an agent listen in a place."""
-    rules: dict[str, Any] = {}
-    if pattern is not None:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            fail(f"--pattern {pattern!r} is not a regular expression: {error}", 2)
-        rules["pattern"] = pattern
-    if mention_only:
-        rules["mentionOnly"] = True
+    """Change how an agent runs: only what is named here. Its next turn goes by it."""
+    if fallback and no_fallbacks:
+        fail("--fallback and --no-fallbacks exclude each other", 2)
+    changes = _changes(name, provider, model, fallback, no_fallbacks, daily_budget, user_daily_budget, option, script)
 
     async def command(desk: Desk) -> None:
-        desk.registry.channels.get(channel)
-
-        async def work(conn: AsyncConnection) -> None:
-            group = await find_agent_group(conn, agent)
-            if group is None:
-                fail(f"there is no agent {agent!r}; see: longshore groups list")
-            values = {
-                "messaging_group_id": await ensure_messaging_group(conn, channel, chat),
-                "agent_group_id": group.id,
-                "trigger_rules": rules,
-                "response_scope": scope,
-                "session_mode": "per-thread" if per_thread else "shared",
-                "priority": priority,
-            }
-            key = ["messaging_group_id", "agent_group_id"]
-            await insert_or_update(conn, Wiring, key, **values)
-
-        await desk.db.transact(work)
-        out.print(f"{shown(agent)} listens on {shown(channel)} {shown(chat)}")
+        if changes.anything:
+            before, after = await desk.db.transact(lambda conn: _change(conn, desk, folder, changes))
+            await _show(desk, folder, as_json)
+            if after.provider != before.provider:
+                await warn_of_provider(desk, after.provider or desk.settings.default_provider)
+        else:
+            await _show(desk, folder, as_json)
 
     run(command)
 
 
-async def _all(conn: AsyncConnection, query: Any) -> list[Any]:
-    return list((await conn.execute(query)).all())
+async def _change(
+    conn: AsyncConnection, desk: Desk, folder: str, changes: Changes
+) -> tuple[GroupSettings, GroupSettings]:
+    """Under the row's lock (SQLite: the writer's), so that two changes at once are both kept."""
+    found = await find_agent_group(conn, folder)
+    if found is None:
+        fail(f"there is no agent {folder!r}; see: longshore groups list")
+    locked = select(AgentGroup.__table__).where(AgentGroup.id == found.id).with_for_update()
+    before = GroupSettings.of_row((await conn.execute(locked)).one())
+    after = _sentence(lambda: changes.applied(before, desk.registry, desk.settings.default_provider))
+    await conn.execute(update(AgentGroup).where(AgentGroup.id == found.id).values(**after.columns()))
+    return before, after
+
+
+async def _show(desk: Desk, folder: str, as_json: bool) -> None:
+    row = await desk.db.read(lambda conn: find_agent_group(conn, folder))
+    if row is None:
+        fail(f"there is no agent {folder!r}; see: longshore groups list")
+    if as_json:
+        print_json(dict(row._mapping))
+        return
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim")
+    table.add_column()
+    settings = desk.settings
+    for what, words in described(GroupSettings.of_row(row), settings.default_provider, settings.default_model):
+        table.add_row(what, shown(words))
+    out.print(f"[bold]{shown(row.folder)}[/bold]")
+    out.print(table)
+
+
+def _changes(
+    name: str | None,
+    provider: str | None,
+    model: str | None,
+    fallback: list[str] | None,
+    no_fallbacks: bool,
+    daily_budget: str | None,
+    user_daily_budget: str | None,
+    option: list[str] | None,
+    script: Path | None,
+) -> Changes:
+    for given, value in (("--provider", provider), ("--model", model)):
+        if value is not None and not value.strip():
+            fail(f"{given} is empty; `default` goes back to the default", 2)
+
+    def parse() -> Changes:
+        budget = {
+            "daily_usd": (daily_budget, parse_budget("--daily-budget", daily_budget)),
+            "user_daily_usd": (user_daily_budget, parse_budget("--user-daily-budget", user_daily_budget)),
+        }
+        options = parse_options(option or [])
+        if script is not None:
+            options["script"] = OptionValue(_read(script))
+        return Changes(
+            name=name,
+            provider=provider,
+            model=model,
+            fallbacks=() if no_fallbacks else tuple(fallback) if fallback else None,
+            budget={key: usd for key, (given, usd) in budget.items() if given is not None},
+            options=options,
+        )
+
+    return _sentence(parse, code=2)
+
+
+def _sentence(work: Callable[[], T], code: int = 1) -> T:
+    try:
+        return work()
+    except GroupSettingsError as error:
+        fail(str(error), code)
+
+
+def _read(script: Path) -> str:
+    try:
+        return script.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        fail(f"{script} cannot be read as text: {error}")
+
+
+def _table(rows: list[AnyRow], default_provider: str) -> Table:
+    all_settings = [(row.folder, GroupSettings.of_row(row)) for row in rows]
+    columns: dict[str, Callable[[GroupSettings], str]] = {
+        "name": lambda group: shown(group.name),
+        "provider": lambda group: (
+            shown(group.provider or default_provider) + ("" if group.provider else " [dim](default)[/dim]")
+        ),
+        "model": lambda group: shown(group.model or "-"),
+    }
+    if any(group.fallbacks for _, group in all_settings):
+        columns["fallbacks"] = lambda group: shown(", ".join(group.fallbacks) or "-")
+    if any(group.budget for _, group in all_settings):
+        columns["budget"] = lambda group: budget_words(group.budget) or "-"
+    table = Table("folder", *columns, box=None, header_style="dim")
+    for folder, group in all_settings:
+        table.add_row(shown(folder), *(cell(group) for cell in columns.values()))
+    return table
+
+
+async def _all_groups(conn: AsyncConnection) -> list[Any]:
+    return list((await conn.execute(select(AgentGroup.__table__).order_by(AgentGroup.folder))).all())

@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from gateway.cli.dead import dead
-from gateway.cli.groups import groups, wire
+from gateway.cli.groups import groups
 from gateway.cli.messages import send, tail
 from gateway.cli.owners import owners
 from gateway.cli.sessions import sessions
 from gateway.cli.up import up
 from gateway.cli.upkeep import doctor, health, migrate
+from gateway.cli.wire import wire
 
 app = typer.Typer(
     name="longshore",

@@ -8,11 +8,9 @@ import typer
 
 from adapters.events import TurnEnded, TurnStarted
 from gateway.cli.desk import Desk, err, fail, out, print_json, run
+from gateway.cli.listening import warn_if_nobody_listens
 from gateway.cli.stream import EventPrinter
-from models.fleet import living_processes
 from models.lookup import find_sessions
-from models.sessions import find_session
-from workers.bells import agent_queue
 from workers.events import Follower, redis_client
 from workers.ingest import Accepted, accept, parse_incoming
 
@@ -64,26 +62,8 @@ async def _after_sending(desk: Desk, follower: Follower, accepted: Accepted, wai
         elif not accepted.duplicate:
             out.print(f"accepted: message {accepted.seq} ({accepted.message_id})")
         return True
-    await _warn_if_nobody_listens(desk, accepted)
+    await warn_if_nobody_listens(desk, accepted)
     return await _show_answer(follower, accepted, as_json)
-
-
-async def _warn_if_nobody_listens(desk: Desk, accepted: Accepted) -> None:
-    session = await desk.db.read(lambda conn: find_session(conn, accepted.session_id))
-    assert session is not None
-    provider = session.provider or session.group_provider or desk.settings.default_provider
-    if provider not in desk.registry.providers.names:
-        installed = ", ".join(desk.registry.providers.names)
-        fail(
-            f"stored, but there is no provider {provider!r} here (installed: {installed}). "
-            f"Set one for the group, then: longshore dead retry {accepted.message_id[-8:]}"
-        )
-    alive = await desk.db.read(lambda conn: living_processes(conn, desk.settings.lease_seconds * 2))
-    if not any(agent_queue(provider) in process.queues for process in alive):
-        err.print(
-            f"[yellow]stored, but no worker listens on {agent_queue(provider)}[/yellow]: "
-            "it is answered as soon as one starts (Ctrl-C stops waiting, not the message)"
-        )
 
 
 async def _show_answer(follower: Follower, accepted: Accepted, as_json: bool) -> bool:

@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 
 from gateway.cli.desk import Desk, fail, out, print_json, run, shown
+from gateway.cli.figures import ago, until
 from models.lookup import find_sessions, list_sessions, messages_of_session, short, turns_of_session
 
 
@@ -46,7 +47,7 @@ def _table(rows: list[Any]) -> Table:
             shown(where),
             _state(row),
             messages,
-            _ago(row.last_active),
+            ago(row.last_active),
         )
         table.add_row(*cells)
     return table
@@ -56,9 +57,9 @@ def _state(row: Any) -> str:
     if row.lease_expires_at is not None and row.lease_expires_at < datetime.now(UTC):
         return "[red]worker lost[/red]"
     if row.activity:
-        return f"[green]{shown(row.activity)}[/green] [dim]{_ago(row.activity_since)}[/dim]"
+        return f"[green]{shown(row.activity)}[/green] [dim]{ago(row.activity_since)}[/dim]"
     if row.resume_after is not None and row.resume_after > datetime.now(UTC):
-        return f"[yellow]rests {(row.resume_after - datetime.now(UTC)).total_seconds():.0f} s[/yellow]"
+        return f"[yellow]rests {until(row.resume_after)}[/yellow]"
     if row.pending:
         return f"[yellow]{row.pending} waiting[/yellow]"
     return f"[red]{row.dead} dead[/red]" if row.dead else row.status if row.status != "active" else "idle"
@@ -83,13 +84,3 @@ async def _show(desk: Desk, fragment: str, as_json: bool) -> None:
     for turn in turns:
         error = f" [red]{shown(turn.error)}[/red]" if turn.error else ""
         out.print(f"[dim]turn {turn.number}: {turn.status}, attempt {turn.attempt}, {turn.provider}[/dim]{error}")
-
-
-def _ago(moment: datetime | None) -> str:
-    if moment is None:
-        return "-"
-    seconds = (datetime.now(UTC) - moment).total_seconds()
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(seconds, 0):.0f} s"

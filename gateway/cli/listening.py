@@ -1,0 +1,46 @@
+"""Is anybody there? Whether workers read a provider's queue, and the words for when none does."""
+
+from gateway.cli.desk import Desk, err, fail, shown
+from gateway.keys import missing_key
+from models.fleet import living_processes
+from models.sessions import find_session
+from workers.bells import agent_queue
+from workers.ingest import Accepted
+
+
+async def listeners(desk: Desk, provider: str) -> list[str]:
+    """The workers that read a provider's queue and have lately said that they live."""
+    alive = await desk.db.read(lambda conn: living_processes(conn, desk.settings.lease_seconds * 2))
+    return [process.name for process in alive if agent_queue(provider) in process.queues]
+
+
+async def warn_if_nobody_listens(desk: Desk, accepted: Accepted) -> None:
+    """Say that a message which was just stored has to wait, and for what."""
+    session = await desk.db.read(lambda conn: find_session(conn, accepted.session_id))
+    assert session is not None
+    provider = session.provider or session.group_provider or desk.settings.default_provider
+    if provider not in desk.registry.providers.names:
+        installed = ", ".join(desk.registry.providers.names)
+        fail(
+            f"stored, but there is no provider {provider!r} here (installed: {installed}). "
+            f"Set one for the group, then: longshore dead retry {accepted.message_id[-8:]}"
+        )
+    if not await listeners(desk, provider):
+        err.print(
+            f"[yellow]stored, but no worker listens on {shown(agent_queue(provider))}[/yellow]: "
+            "it is answered as soon as one starts (Ctrl-C stops waiting, not the message)"
+        )
+
+
+async def warn_of_provider(desk: Desk, provider: str) -> None:
+    """Say what an agent that has just been given this provider still lacks. The workers may know a key that is not set
+    here, so it is a warning and not an error."""
+    detection = await desk.registry.providers.get(provider).detect()
+    if not detection.installed:
+        err.print(f"[yellow]{shown(provider)} is not installed here[/yellow]: {shown(detection.details)}")
+    elif missing := missing_key(provider):
+        err.print(f"[yellow]{missing} is not set here[/yellow]: set it where the workers run")
+    if not await listeners(desk, provider):
+        err.print(
+            f"[yellow]no worker listens on {shown(agent_queue(provider))}[/yellow]: messages wait until one starts"
+        )
