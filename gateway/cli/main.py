@@ -12,6 +12,7 @@ from gateway.cli.owners import owners
 from gateway.cli.sessions import sessions
 from gateway.cli.up import up
 from gateway.cli.upkeep import doctor, health, migrate
+from gateway.cli.usage import usage
 from gateway.cli.wire import wire
 
 app = typer.Typer(
@@ -28,6 +29,7 @@ app.add_typer(dead, name="dead")
 app.add_typer(groups, name="groups")
 app.add_typer(owners, name="owners")
 app.command()(wire)
+app.command()(usage)
 app.command()(doctor)
 app.command()(health)
 app.command()(migrate)

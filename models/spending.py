@@ -1,0 +1,181 @@
+"""What model calls have cost, added up by the database; and how much of today's budgets is left.
+
+Days are UTC's, and today is the database's, as for the budgets themselves."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Float, Select, String, cast, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.functions import FunctionElement
+
+from models.base import AnyRow
+from models.budgets import EVERYBODY, BudgetDay, today
+from models.conversation import Usage
+from models.groups import AgentGroup
+
+
+class utc_day(FunctionElement[str]):  # noqa: N801 - reads as the SQL function it is
+    """The date of an instant, as YYYY-MM-DD."""
+
+    type = String()
+    inherit_cache = True
+    name = "utc_day"
+
+
+@compiles(utc_day, "postgresql")
+def _utc_day_postgresql(element: utc_day, compiler: SQLCompiler, **kw: Any) -> str:
+    return f"to_char({compiler.process(element.clauses, **kw)} AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+
+
+@compiles(utc_day, "sqlite")
+def _utc_day_sqlite(element: utc_day, compiler: SQLCompiler, **kw: Any) -> str:
+    # Instants are stored as text, in UTC, the date first.
+    return f"substr({compiler.process(element.clauses, **kw)}, 1, 10)"
+
+
+_DIMENSIONS: Final[dict[str, ColumnElement[Any]]] = {
+    "group": AgentGroup.folder.expression,
+    "provider": Usage.provider.expression,
+    "model": Usage.model.expression,
+    "user": Usage.user_id.expression,
+    "session": Usage.session_id.expression,
+    "turn": Usage.turn_id.expression,
+    "day": utc_day(Usage.created_at),
+}
+DIMENSIONS: Final = tuple(_DIMENSIONS)
+
+# Money is added up as a float: SQLite has no other number for it, and nobody is billed by this.
+_COST = func.sum(cast(Usage.cost_usd, Float))
+_SUMS: Final[tuple[ColumnElement[Any], ...]] = (
+    func.count().label("calls"),
+    func.coalesce(func.sum(Usage.input_tokens), 0).label("input_tokens"),
+    func.coalesce(func.sum(Usage.cache_read_tokens), 0).label("cache_read_tokens"),
+    func.coalesce(func.sum(Usage.cache_write_tokens), 0).label("cache_write_tokens"),
+    func.coalesce(func.sum(Usage.output_tokens), 0).label("output_tokens"),
+    _COST.label("cost_usd"),
+    (func.count() - func.count(Usage.cost_usd)).label("unpriced_calls"),
+)
+
+
+@dataclass(frozen=True)
+class Spent:
+    """`key` has a value for each dimension asked for. `cost_usd` is None if no call of these has a known price;
+    `unpriced_calls` have none, and are not in it."""
+
+    key: tuple[str | None, ...]
+    calls: int
+    input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    unpriced_calls: int
+
+
+@dataclass(frozen=True)
+class BudgetState:
+    """One budget today. `user_id` is None for what everybody may spend together. US dollars."""
+
+    folder: str
+    user_id: str | None
+    spent_usd: float
+    held_usd: float
+    cap_usd: float
+
+    @property
+    def left_usd(self) -> float:
+        return max(self.cap_usd - self.spent_usd - self.held_usd, 0.0)
+
+
+async def usage_by(
+    conn: AsyncConnection,
+    dimensions: Sequence[str],
+    since: datetime,
+    *,
+    agent_group_id: str | None = None,
+    limit: int | None = None,
+) -> list[Spent]:
+    """Sums for each combination of the dimensions, the dearest first."""
+    columns = [_DIMENSIONS[name] for name in dimensions]
+    labelled = [column.label(f"key_{name}") for name, column in zip(dimensions, columns, strict=True)]
+    query = (
+        _since(select(*labelled, *_SUMS), since, agent_group_id)
+        .group_by(*columns)
+        .order_by(func.coalesce(_COST, 0.0).desc(), func.sum(Usage.output_tokens).desc(), *columns)
+        .limit(limit)
+    )
+    return [_spent(row, len(columns)) for row in (await conn.execute(query)).all()]
+
+
+async def usage_in_total(conn: AsyncConnection, since: datetime, *, agent_group_id: str | None = None) -> Spent:
+    return _spent((await conn.execute(_since(select(*_SUMS), since, agent_group_id))).one(), 0)
+
+
+async def start_of_day(conn: AsyncConnection, days_back: int = 0) -> datetime:
+    """Midnight (UTC) of today or of a day before, by the database's clock."""
+    moment = await today(conn) - timedelta(days=days_back)
+    return moment.replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+async def budget_states(conn: AsyncConnection, agent_group_id: str | None = None) -> list[BudgetState]:
+    """Today's budgets of all agents that have one. A person's share is listed once they have spent something."""
+    midnight = await start_of_day(conn)
+    query = select(AgentGroup.id, AgentGroup.folder, AgentGroup.config).order_by(AgentGroup.folder)
+    if agent_group_id is not None:
+        query = query.where(AgentGroup.id == agent_group_id)
+    states: list[BudgetState] = []
+    for group in (await conn.execute(query)).all():
+        if budget := (group.config or {}).get("budget"):
+            states += await _states_of(conn, group, budget, midnight)
+    return states
+
+
+async def _states_of(
+    conn: AsyncConnection, group: AnyRow, budget: dict[str, float], midnight: datetime
+) -> list[BudgetState]:
+    days = await _days(conn, group.id, midnight.date())
+    spent = await _spent_today(conn, group.id, midnight)
+
+    def state(user_id: str, cap: float) -> BudgetState:
+        row = days.get(user_id)
+        # Nobody has asked this budget yet: it will begin with what was spent before.
+        used = row.spent_usd if row is not None else spent.get(user_id, 0.0)
+        held, extra = (row.reserved_usd, row.extra_usd) if row is not None else (0.0, 0.0)
+        return BudgetState(group.folder, user_id or None, used, max(held, 0.0), cap + extra)
+
+    found = []
+    if cap := budget.get("daily_usd"):
+        found.append(state(EVERYBODY, cap))
+    if cap := budget.get("user_daily_usd"):
+        found += [state(user, cap) for user in sorted({*days, *spent} - {EVERYBODY})]
+    return found
+
+
+async def _days(conn: AsyncConnection, agent_group_id: str, day: date) -> dict[str, AnyRow]:
+    query = select(BudgetDay.__table__).where(
+        BudgetDay.agent_group_id == agent_group_id, BudgetDay.day == day.isoformat()
+    )
+    return {row.user_id: row for row in (await conn.execute(query)).all()}
+
+
+async def _spent_today(conn: AsyncConnection, agent_group_id: str, midnight: datetime) -> dict[str, float]:
+    """By person, and by everybody together."""
+    rows = await usage_by(conn, ["user"], midnight, agent_group_id=agent_group_id)
+    people = {row.key[0]: row.cost_usd or 0.0 for row in rows if row.key[0]}
+    return {EVERYBODY: sum(row.cost_usd or 0.0 for row in rows), **people}
+
+
+def _since(query: Select[*tuple[Any, ...]], since: datetime, agent_group_id: str | None) -> Select[*tuple[Any, ...]]:
+    joined = query.join_from(Usage, AgentGroup, AgentGroup.id == Usage.agent_group_id).where(Usage.created_at >= since)
+    return joined if agent_group_id is None else joined.where(Usage.agent_group_id == agent_group_id)
+
+
+def _spent(row: AnyRow, keys: int) -> Spent:
+    calls, read, cached, written, said, cost, unpriced = row[keys:]
+    usd = None if cost is None else float(cost)
+    return Spent(tuple(row[:keys]), int(calls), int(read), int(cached), int(written), int(said), usd, int(unpriced))
