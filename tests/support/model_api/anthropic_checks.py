@@ -53,10 +53,15 @@ def _messages(given: Any) -> Iterator[str]:
     for n, message in enumerate(messages):
         yield from _message(message, f"messages.{n}")
     turns = _merged(messages)
+    if turns and turns[-1][0] == "assistant" and not any(b.get("type") == "server_tool_use" for b in turns[-1][1]):
+        yield "This model does not support assistant message prefill. The conversation must end with a user message."
+    ids = [block.get("id") for _, blocks in turns for block in blocks if block.get("type") == "tool_use"]
+    if len(ids) != len(set(ids)):
+        yield "messages: `tool_use` ids must be unique"
     for n, (role, blocks) in enumerate(turns):
         before = turns[n - 1][1] if n else []
         after = turns[n + 1][1] if n + 1 < len(turns) else []
-        yield from _uses(role, blocks, after, n) if role == "assistant" else _results(blocks, before, n)
+        yield from _uses(blocks, after, n) if role == "assistant" else _results(blocks, before, n)
 
 
 def _message(message: dict[str, Any], place: str) -> Iterator[str]:
@@ -90,13 +95,11 @@ def _thinking(block: dict[str, Any], place: str) -> Iterator[str]:
         yield f"{place}: Invalid `signature` in `thinking` block"
 
 
-def _uses(role: str, blocks: list[dict[str, Any]], after: list[dict[str, Any]], place: int) -> Iterator[str]:
+def _uses(blocks: list[dict[str, Any]], after: list[dict[str, Any]], place: int) -> Iterator[str]:
     ids = [str(block.get("id", "")) for block in blocks if block.get("type") == "tool_use"]
     for one in ids:
         if not _ID.match(one):
             yield f"messages.{place}.content.tool_use.id: String should match pattern '{_ID.pattern}'"
-    if len(ids) != len(set(ids)):
-        yield f"messages.{place}: `tool_use` ids must be unique"
     answered = {block.get("tool_use_id") for block in after if block.get("type") == "tool_result"}
     if missing := [one for one in ids if one not in answered]:
         yield (
@@ -121,7 +124,9 @@ def _results(blocks: list[dict[str, Any]], before: list[dict[str, Any]], place: 
 
 def _empty_texts(content: Any, place: str) -> Iterator[str]:
     for block in dicts(content):
-        if block.get("type") == "text" and not str(block.get("text") or "").strip():
+        if block.get("type") == "text" and not block.get("text"):
+            yield f"{place}: text content blocks must be non-empty"
+        elif block.get("type") == "text" and not str(block["text"]).strip():
             yield f"{place}: text content blocks must contain non-whitespace text"
 
 

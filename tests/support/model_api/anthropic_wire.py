@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.support.model_api.answer import Answer, ToolCall
 from tests.support.model_api.conversation import Body, Conversation, Turn, dicts, joined, serialised
-from tests.support.model_api.refusals import ErrorName, refusal
+from tests.support.model_api.refusals import ErrorName, Form, refusal
 from tests.support.model_api.script import Stop, Text, Think
 from tests.support.model_api.sse import event
 
@@ -58,7 +58,7 @@ def whole(answer: Answer) -> dict[str, Any]:
     return _message(answer, [_block(part) for part in answer.parts], _STOPS[answer.stop])
 
 
-def error_event(answer: Answer, error: ErrorName, number: int, failed: bool) -> bytes:
+def error_event(answer: Answer, error: ErrorName, number: int, form: Form) -> bytes:
     return event(refusal("anthropic", error).body, "error")
 
 

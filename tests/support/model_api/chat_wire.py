@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.support.model_api.answer import Answer, ToolCall
 from tests.support.model_api.conversation import Body, Conversation, Role, Turn, dicts, joined, serialised
-from tests.support.model_api.refusals import ErrorName, error_object
+from tests.support.model_api.refusals import ErrorName, Form, error_object
 from tests.support.model_api.script import Stop, Text, Think
 from tests.support.model_api.sse import event
 
@@ -61,7 +61,7 @@ def whole(answer: Answer) -> dict[str, Any]:
     return {**_head(answer, "chat.completion"), "choices": [choice], "usage": _usage(answer)}
 
 
-def error_event(answer: Answer, error: ErrorName, number: int, failed: bool) -> bytes:
+def error_event(answer: Answer, error: ErrorName, number: int, form: Form) -> bytes:
     return event({"error": error_object("chat", error)})
 
 

@@ -14,7 +14,7 @@ from pydantic import ConfigDict
 from pydantic.dataclasses import dataclass
 
 from tests.support.model_api.conversation import Conversation, WireName
-from tests.support.model_api.refusals import ErrorName
+from tests.support.model_api.refusals import ErrorName, Form
 
 Kind = Literal["refuse", "error_event", "cut", "truncate", "drop", "hang", "stall", "garbage", "drip"]
 Predicate = Callable[[Conversation], bool]
@@ -34,7 +34,7 @@ class Fault:
     status: int | None = None
     message: str | None = None
     headers: dict[str, str] = field(default_factory=dict)
-    failed: bool = False
+    form: Form = "nested"
     garbage: Literal["html", "json"] = "html"
     pause: float = 0.01
     size: int = 16
@@ -74,10 +74,10 @@ def refuse(
 
 
 def error_event(
-    error: ErrorName = "overloaded", *, after: int | None = None, failed: bool = False, **scope: Unpack[Scope]
+    error: ErrorName = "overloaded", *, after: int | None = None, form: Form = "nested", **scope: Unpack[Scope]
 ) -> Fault:
-    """Status 200, and an error after `after` events; `failed` is `response.failed` instead of `error` (Responses)."""
-    return Fault("error_event", error, after=after, failed=failed, **scope)
+    """Status 200, and an error after `after` events. `form` matters to Responses only, whose servers send all three."""
+    return Fault("error_event", error, after=after, form=form, **scope)
 
 
 def cut(after: int | None = None, **scope: Unpack[Scope]) -> Fault:

@@ -21,8 +21,8 @@ class Recorded:
     headers: dict[str, str]  # names in lower case
     raw: bytes
     key: str | None
+    wire: WireName
     time: float = field(default_factory=time.time)
-    wire: WireName | None = None
     body: dict[str, Any] | None = None
     conversation: Conversation | None = None
     status: int | None = None
@@ -56,9 +56,9 @@ class Recorder:
         self._all: list[Recorded] = []
         self._changed = threading.Condition()
 
-    def add(self, path: str, headers: dict[str, str], raw: bytes, key: str | None) -> Recorded:
+    def add(self, path: str, headers: dict[str, str], raw: bytes, key: str | None, wire: WireName) -> Recorded:
         with self._changed:
-            made = Recorded(len(self._all) + 1, path, headers, raw if self._bodies else b"", key)
+            made = Recorded(len(self._all) + 1, path, headers, raw if self._bodies else b"", key, wire)
             self._all.append(made)
             self._changed.notify_all()
         return made

@@ -21,6 +21,8 @@ ErrorName = Literal[
     "timeout",
     "overloaded",
 ]
+# How a Responses stream tells of an error: as OpenAI does, as it documents, or by a response that has failed.
+Form = Literal["nested", "flat", "failed"]
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.support.model_api.answer import Answer, ToolCall
 from tests.support.model_api.conversation import Body, Conversation, Turn, dicts, joined, serialised
-from tests.support.model_api.refusals import ErrorName, error_object
+from tests.support.model_api.refusals import ErrorName, Form, error_object
 from tests.support.model_api.script import Text, Think
 from tests.support.model_api.sse import event
 
@@ -44,11 +44,12 @@ def whole(answer: Answer) -> dict[str, Any]:
     return _response(answer, status, [_item(answer, n) for n, _ in answer.numbered()])
 
 
-def error_event(answer: Answer, error: ErrorName, number: int, failed: bool) -> bytes:
-    """An error in the stream: an `error` event, or the whole response declared failed."""
+def error_event(answer: Answer, error: ErrorName, number: int, form: Form) -> bytes:
     inner = error_object("responses", error)
-    facts: _Facts = {"type": "error", "code": inner["code"], "message": inner["message"], "param": inner["param"]}
-    if failed:
+    facts: _Facts = {"type": "error", "error": inner}
+    if form == "flat":
+        facts = {"type": "error", "code": inner["code"], "message": inner["message"], "param": inner["param"]}
+    elif form == "failed":
         code = inner["code"] if inner["code"] == "rate_limit_exceeded" else "server_error"
         response = _response(answer, "failed", []) | {"error": {"code": code, "message": inner["message"]}}
         facts = {"type": "response.failed", "response": response}

@@ -3,56 +3,72 @@
 `ModelApiThread` runs the same in a thread of its own, for tests whose clients are other processes or block."""
 
 import asyncio
-import json
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
 
 from aiohttp import web
 
 from tests.support.model_api import control
-from tests.support.model_api.answer import Answer, answer
+from tests.support.model_api.canned import Canned
 from tests.support.model_api.catalogue import models
-from tests.support.model_api.conversation import Conversation, WireName
-from tests.support.model_api.delivery import steps
+from tests.support.model_api.exchange import Exchange
 from tests.support.model_api.faults import Fault, FaultQueue, Predicate
 from tests.support.model_api.limits import Limits
 from tests.support.model_api.prompt_cache import PromptCache, tokens_of
 from tests.support.model_api.recording import Outcome, Recorded, Recorder
-from tests.support.model_api.refusals import Refusal, refusal
 from tests.support.model_api.script import Script
-from tests.support.model_api.wires import ANTHROPIC, PATHS, Wire
+from tests.support.model_api.wires import ANTHROPIC, PATHS
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How the stand-in behaves when nothing is wrong. Seconds and characters."""
+
+    port: int = 0  # 0 takes a free one
+    keys: set[str] | None = None  # None takes any key, but not none at all
+    strict: bool = True  # else mistakes of the client are noted, and answered all the same
+    fresh_ids: bool = False  # new ids for tool calls in every attempt, as the real APIs do
+    wait: float = 0.0  # before the first event
+    pace: float = 0.0  # between events
+    chunk: int = 24  # of one delta
+    deltas: int | None = None  # always the same answer of so many deltas, unchecked and cheap
+    record: bool = True  # else bodies are not kept
+    report: Callable[[Recorded], None] | None = None  # told of every request that has ended
+
+
+class Options(TypedDict, total=False):
+    """The fields of `Manner`, as keywords."""
+
+    port: int
+    keys: set[str] | None
+    strict: bool
+    fresh_ids: bool
+    wait: float
+    pace: float
+    chunk: int
+    deltas: int | None
+    record: bool
+    report: Callable[[Recorded], None] | None
 
 
 class ModelApi:
     """`async with ModelApi(script) as api:` and point the SDKs at `api.url` (Anthropic) or `api.openai_url`.
 
-    `keys` None takes any key, but not none at all. Without `strict`, mistakes of the client are noted in `problems`
-    and answered all the same. `fresh_ids` gives tool calls new ids in every attempt, as the real APIs do. `pace` is
-    the pause between events in seconds, `chunk` the characters of one delta. Without `record`, bodies are not kept.
-    """
+    `script` and `limits` may be replaced at any time. The options are the fields of `Manner`."""
 
     def __init__(
-        self,
-        script: Script | None = None,
-        *,
-        port: int = 0,
-        keys: set[str] | None = None,
-        strict: bool = True,
-        fresh_ids: bool = False,
-        pace: float = 0.0,
-        chunk: int = 24,
-        record: bool = True,
-        limits: Limits | None = None,
+        self, script: Script | None = None, *, limits: Limits | None = None, **options: Unpack[Options]
     ) -> None:
+        self.manner = Manner(**options)
         self.script = script or Script()
         self.limits = limits
-        self.recorder = Recorder(bodies=record)
+        self.recorder = Recorder(bodies=self.manner.record)
         self.faults = FaultQueue()
+        self.cache = PromptCache()
+        self.canned = Canned(self.manner.deltas) if self.manner.deltas is not None else None
         self.url = ""
-        self._port, self._keys, self._strict, self._fresh_ids = port, keys, strict, fresh_ids
-        self._pace, self._chunk = pace, chunk
-        self._cache = PromptCache()
         self._released = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
@@ -80,7 +96,7 @@ class ModelApi:
             self.faults.add(fault, predicate)
 
     def heal(self) -> None:
-        """No more faults, and what hangs goes on."""
+        """No more queued faults, and what hangs goes on."""
         self.faults.clear()
         self.release()
 
@@ -88,6 +104,12 @@ class ModelApi:
         """Let everything go on that hangs now; what hangs later waits for the next call."""
         self._released.set()
         self._released = asyncio.Event()
+
+    async def hold(self, seen: Recorded) -> None:
+        """Hang until released. Noted in the same step of the loop, so that who saw it hang can release it."""
+        self.recorder.update(seen, outcome="hanging")
+        await self._released.wait()
+        self.recorder.update(seen, outcome="running")
 
     async def arrived(self, count: int, outcome: Outcome | None = None, timeout: float = 10.0) -> None:
         """Wait until `count` requests have come, or have come to this outcome."""
@@ -100,11 +122,10 @@ class ModelApi:
         app.router.add_post("/v1/messages/count_tokens", self._count_tokens)
         app.router.add_get("/v1/models", self._models)
         control.add_routes(app, self)
-        # Cancelled when the client leaves: a hanging answer notices it, and is recorded as left.
+        # Handlers are cancelled when their client leaves: a hanging answer ends, and is recorded as left.
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
-        await site.start()
+        await web.TCPSite(self._runner, "127.0.0.1", self.manner.port).start()
         self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
         return self
 
@@ -116,102 +137,12 @@ class ModelApi:
             await self._runner.cleanup()
 
     async def _post(self, request: web.Request) -> web.StreamResponse:
-        wire = PATHS[request.path]
-        raw = await request.read()
-        headers = {name.lower(): value for name, value in request.headers.items()}
-        seen = self.recorder.add(request.path, headers, raw, _key(headers))
-        seen.wire = wire.name
+        exchange = Exchange(self, request, await request.read())
         try:
-            return await self._answer(request, wire, seen, raw)
-        except (asyncio.CancelledError, ConnectionError):
-            self.recorder.update(seen, outcome="left")
-            raise
-
-    async def _answer(self, request: web.Request, wire: Wire, seen: Recorded, raw: bytes) -> web.StreamResponse:
-        body = _object(raw)
-        conversation = wire.read(body or {})
-        problems = ["The request body is not a JSON object."] if body is None else wire.check(body)
-        self.recorder.update(seen, body=body, conversation=conversation, problems=problems)
-        fault = self.faults.take(conversation)
-        if fault is None:
-            if seen.key is None or (self._keys is not None and seen.key not in self._keys):
-                return self._refused(seen, wire.name, refusal(wire.name, "unauthenticated"))
-            if problems and (self._strict or body is None):
-                return self._refused(seen, wire.name, refusal(wire.name, "invalid", message=problems[0]))
-        number, rule, reply = self.script.choose(conversation)
-        if fault is None:
-            place = (number, conversation.rounds)
-            fault = self.faults.take_scripted(number, rule.faults, conversation) or self.faults.take_scripted(
-                place, reply.faults, conversation
-            )
-        if fault is not None:
-            self.recorder.update(seen, fault=fault.kind)
-            if fault.kind == "refuse":
-                return self._refused(seen, wire.name, _scripted_refusal(wire, fault))
-            if fault.kind == "drop":
-                return await self._cut(request, seen, web.StreamResponse())
-            if fault.kind == "hang":
-                await self._hold(seen)
-        cached = self._cache.visit(seen.key or "", conversation)
-        salt = str(seen.number) if self._fresh_ids else ""
-        return await self._deliver(
-            request, seen, wire, conversation, answer(reply, conversation, cached, chunk=self._chunk, salt=salt), fault
-        )
-
-    async def _deliver(
-        self,
-        request: web.Request,
-        seen: Recorded,
-        wire: Wire,
-        conversation: Conversation,
-        made: Answer,
-        fault: Fault | None,
-    ) -> web.StreamResponse:
-        pieces = _pieces(wire, conversation, made, fault)
-        page = fault is not None and fault.kind == "garbage" and fault.garbage == "html"
-        kind = "text/event-stream; charset=utf-8" if conversation.stream else "application/json"
-        response = web.StreamResponse(headers={**self._headers(wire.name, seen), "cache-control": "no-cache"})
-        response.headers["content-type"] = "text/html" if page else kind
-        await response.prepare(request)
-        self.recorder.update(seen, status=200)
-        for step in steps(pieces, fault, self._pace):
-            match step:
-                case bytes():
-                    await response.write(step)
-                case "stall":
-                    await self._hold(seen)
-                case "cut":
-                    return await self._cut(request, seen, response)
-                case float() | int():
-                    await asyncio.sleep(step)
-        await response.write_eof()
-        self.recorder.update(seen, outcome="answered")
-        return response
-
-    async def _cut(self, request: web.Request, seen: Recorded, response: web.StreamResponse) -> web.StreamResponse:
-        """What was written still arrives; the end of the body never does."""
-        self.recorder.update(seen, outcome="cut")
-        if request.transport is not None:
-            request.transport.close()
-        return response
-
-    async def _hold(self, seen: Recorded) -> None:
-        """Told first and held in the same step of the loop, so that who saw it hang can release it."""
-        self.recorder.update(seen, outcome="hanging")
-        await self._released.wait()
-        self.recorder.update(seen, outcome="running")
-
-    def _refused(self, seen: Recorded, wire: WireName, why: Refusal) -> web.Response:
-        self.recorder.update(seen, status=why.status, outcome="refused")
-        headers = {**self._headers(wire, seen), **why.headers}
-        return web.Response(
-            status=why.status, body=why.content, headers=headers, content_type="application/json", charset="utf-8"
-        )
-
-    def _headers(self, wire: WireName, seen: Recorded) -> dict[str, str]:
-        name = "request-id" if wire == "anthropic" else "x-request-id"
-        limits = self.limits.headers(wire) if self.limits else {}
-        return {name: f"req_{seen.number:08d}", **limits}
+            return await exchange.run()
+        finally:
+            if self.manner.report is not None:
+                self.manner.report(exchange.seen)
 
     async def _count_tokens(self, request: web.Request) -> web.Response:
         conversation = ANTHROPIC.read(await request.json())
@@ -219,37 +150,3 @@ class ModelApi:
 
     async def _models(self, request: web.Request) -> web.Response:
         return web.json_response(models("anthropic" if "anthropic-version" in request.headers else "openai"))
-
-
-def _pieces(wire: Wire, conversation: Conversation, made: Answer, fault: Fault | None) -> Sequence[bytes]:
-    if not conversation.stream:
-        return [json.dumps(wire.whole(made)).encode()]
-    pieces = wire.events(made)
-    if fault is None or fault.kind != "error_event":
-        return pieces
-    after = len(pieces) // 2 if fault.after is None else fault.after
-    return [*pieces[:after], wire.error_event(made, fault.error, after, fault.failed)]
-
-
-def _scripted_refusal(wire: Wire, fault: Fault) -> Refusal:
-    return refusal(
-        wire.name,
-        fault.error,
-        message=fault.message,
-        status=fault.status,
-        retry_after=fault.retry_after,
-        headers=fault.headers,
-    )
-
-
-def _object(raw: bytes) -> dict[str, Any] | None:
-    try:
-        body = json.loads(raw)
-    except ValueError:
-        return None
-    return body if isinstance(body, dict) else None
-
-
-def _key(headers: dict[str, str]) -> str | None:
-    bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
-    return headers.get("x-api-key") or bearer or None

@@ -7,7 +7,7 @@ from typing import Any
 from tests.support.model_api import anthropic_checks, anthropic_wire, chat_wire, openai_checks, responses_wire
 from tests.support.model_api.answer import Answer
 from tests.support.model_api.conversation import Body, Conversation, WireName
-from tests.support.model_api.refusals import ErrorName
+from tests.support.model_api.refusals import ErrorName, Form
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Wire:
     check: Callable[[Body], list[str]]
     events: Callable[[Answer], list[bytes]]
     whole: Callable[[Answer], dict[str, Any]]
-    error_event: Callable[[Answer, ErrorName, int, bool], bytes]  # the error, its place in the stream, as `failed`
+    error_event: Callable[[Answer, ErrorName, int, Form], bytes]  # the error, its place in the stream, its form
 
 
 ANTHROPIC = Wire(
