@@ -9,6 +9,7 @@ from gateway.cli.dead import dead
 from gateway.cli.groups import groups
 from gateway.cli.messages import send, tail
 from gateway.cli.owners import owners
+from gateway.cli.providers import providers
 from gateway.cli.sessions import sessions
 from gateway.cli.up import up
 from gateway.cli.upkeep import doctor, health, migrate
@@ -29,6 +30,7 @@ app.add_typer(dead, name="dead")
 app.add_typer(groups, name="groups")
 app.add_typer(owners, name="owners")
 app.command()(wire)
+app.command()(providers)
 app.command()(usage)
 app.command()(doctor)
 app.command()(health)

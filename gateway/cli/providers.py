@@ -1,0 +1,191 @@
+"""`longshore providers`: what is installed, what it can do, how it is, and who works for it."""
+
+import asyncio
+from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from redis.exceptions import RedisError
+from rich.table import Table
+
+from adapters.contracts import Capabilities, Detection, Manifest
+from adapters.errors import AdapterError
+from gateway.cli.desk import Desk, out, print_json, run, shown
+from gateway.cli.figures import span, tokens, until
+from gateway.cli.listening import listeners
+from gateway.keys import missing_key
+from models.base import AnyRow
+from models.fleet import all_health
+from workers.bells import agent_queue
+from workers.events import redis_client
+from workers.governor import BucketState, RedisBuckets
+
+LIMITS_SECONDS = 3.0
+_WORDS = {
+    "streaming": "streams",
+    "tools": "tools",
+    "resume": "resumes",
+    "push": "follow-ups",
+    "images": "images",
+    "pdfs": "PDFs",
+    "mcp": "MCP",
+    "approvals": "approvals",
+    "replays_steps": "replays",
+}
+_MARKS = {"ok": "[green]✓[/green]", "warning": "[yellow]![/yellow]", "problem": "[red]✗[/red]"}
+
+
+@dataclass
+class Seen:
+    """Everything known of one provider. `error` is set instead of the rest if it does not load."""
+
+    name: str
+    workers: list[str]
+    manifest: Manifest | None = None
+    detection: Detection | None = None
+    missing_key: str | None = None
+    default_model: str | None = None
+    is_default: bool = False
+    error: str | None = None
+    health: list[AnyRow] = field(default_factory=list)
+    limits: list[BucketState] = field(default_factory=list)
+
+    @property
+    def state(self) -> str:
+        if self.error is not None or self.detection is None or not self.detection.installed:
+            return "problem"
+        well = not self.missing_key and self.workers and all(health_state(row) == "ok" for row in self.health)
+        return "ok" if well else "warning"
+
+
+def providers(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """List model providers: installed or not, key, capabilities, health, workers, rate limits."""
+
+    async def command(desk: Desk) -> None:
+        seen = await _look(desk)
+        if as_json:
+            print_json([_as_json(one) for one in seen])
+            return
+        for one in seen:
+            _print(one)
+
+    run(command)
+
+
+async def _look(desk: Desk) -> list[Seen]:
+    health = await desk.db.read(all_health)
+    limits = await _limits(desk)
+    found = []
+    for name in desk.registry.providers.names:
+        one = Seen(name, await listeners(desk, name), is_default=name == desk.settings.default_provider)
+        one.health = [row for row in health if row.provider == name]
+        one.limits = [state for state in limits if state.key.provider == name]
+        try:
+            provider = desk.registry.providers.get(name)
+            one.manifest, one.detection = provider.manifest, await provider.detect()
+        except AdapterError as error:
+            one.error = str(error)
+        else:
+            one.default_model = getattr(provider, "default_model", None)
+            one.missing_key = missing_key(name)
+        found.append(one)
+    return found
+
+
+async def _limits(desk: Desk) -> list[BucketState]:
+    """Nice to know, so nothing fails for want of it."""
+    if not desk.settings.redis_url:
+        return []
+    client = redis_client(desk.settings.redis_url)
+    try:
+        async with asyncio.timeout(LIMITS_SECONDS):
+            return await RedisBuckets(client).show()
+    except (RedisError, OSError, TimeoutError, ValueError):
+        return []
+    finally:
+        await client.aclose()
+
+
+def capability_words(capabilities: Capabilities) -> str:
+    words = [_WORDS[part.name] for part in fields(capabilities) if getattr(capabilities, part.name) is True]
+    edits = {"diff": "diffs", "file_events": "file events"}.get(capabilities.structured_edits)
+    return ", ".join([*words, *([edits] if edits else [])]) or "nothing special"
+
+
+def health_state(row: AnyRow) -> str:
+    """What was noted, unless its time is over."""
+    return "ok" if row.state == "limited" and row.until is not None and row.until <= datetime.now(UTC) else row.state
+
+
+def health_words(row: AnyRow) -> str:
+    state = health_state(row)
+    why = f": {row.detail}" if row.detail and state != "ok" else ""
+    account = f" [dim]({shown(row.account)})[/dim]" if row.account else ""
+    if state == "ok":
+        return f"[green]ok[/green]{account}"
+    if row.until is not None and row.until > datetime.now(UTC):
+        return f"[yellow]{state} for {until(row.until)}[/yellow]{shown(why)}{account}"
+    return f"[yellow]{state}, to be tried again[/yellow]{shown(why)}{account}"
+
+
+def limit_words(state: BucketState) -> str:
+    parts = [
+        f"{kind.replace('_', ' ')} {tokens(int(max(left.available, 0)))} of {tokens(int(left.limit))}"
+        for kind, left in state.left.items()
+    ]
+    if state.paused_seconds:
+        parts.append(f"nobody calls for {span(state.paused_seconds)}")
+    return f"{state.key.model or 'all models'}: {', '.join(parts) or 'nothing known'}"
+
+
+def _print(one: Seen) -> None:
+    default = " [dim](the default)[/dim]" if one.is_default else ""
+    out.print(f"{_MARKS[one.state]} [bold]{shown(one.name)}[/bold]{default}")
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column()
+    for what, words in _lines(one):
+        table.add_row(f"    {what}", words)
+    out.print(table)
+
+
+def _lines(one: Seen) -> list[tuple[str, str]]:
+    if one.error is not None or one.manifest is None or one.detection is None:
+        return [("error", f"[red]{shown(one.error or 'unknown')}[/red]")]
+    software = f", SDK {one.detection.version}" if one.manifest.kind == "api" and one.detection.version else ""
+    details = shown(one.detection.details or "-")
+    if one.missing_key:
+        details = f"[yellow]{details}[/yellow]"
+    lines = [
+        ("version", shown(f"{one.manifest.version}{software}")),
+        ("installed", "yes" if one.detection.installed else "[red]no[/red]"),
+        ("key" if one.manifest.kind == "api" else "details", details),
+        ("model", shown(one.default_model or "-")),
+        ("can", capability_words(one.manifest.capabilities)),
+        ("health", ", ".join(map(health_words, one.health)) or "[dim]not asked yet[/dim]"),
+    ]
+    nobody = f"[yellow]none listens on {agent_queue(one.name)}[/yellow]"
+    lines.append(("workers", shown(", ".join(one.workers)) if one.workers else nobody))
+    return lines + [("limits", shown(limit_words(state))) for state in one.limits]
+
+
+def _as_json(one: Seen) -> dict[str, Any]:
+    manifest, detection = one.manifest, one.detection
+    return {
+        "id": one.name,
+        "state": one.state,
+        "error": one.error,
+        "default": one.is_default,
+        "version": manifest and manifest.version,
+        "installed": bool(detection and detection.installed),
+        "software_version": detection and detection.version,
+        "details": detection and detection.details,
+        "missing_key": one.missing_key,
+        "default_model": one.default_model,
+        "models": list(manifest.models) if manifest else [],
+        "capabilities": asdict(manifest.capabilities) if manifest else {},
+        "health": [dict(row._mapping) for row in one.health],
+        "workers": one.workers,
+        "limits": [asdict(state) for state in one.limits],
+    }
