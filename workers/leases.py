@@ -77,6 +77,8 @@ class LeaseKeeper:
         for session_id, held in asked.items():
             if session_id in ours:
                 held.renewed = started
+                if ours[session_id]:
+                    held.on_mail()
             elif not held.ending and self._held.get(session_id) is held:
                 log.warning("lease.lost", session=session_id)
                 held.job.stop(Stop.LEASE_LOST)

@@ -1,0 +1,86 @@
+"""Making a long conversation short: first everything is written to a file for people, then a model sums it up.
+
+The file is `conversations/{date}-{summary}.md` in the agent's folder; nothing is lost by compacting."""
+
+import asyncio
+import os
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from adapters.model_port import ModelRequest
+from adapters.transcript import Called, Item, Returned, Said, Shown, Thought
+from workers.context import trim
+
+FOLDER: Final = "conversations"
+SUMMARY_TOKENS: Final = 4096
+TITLE_WORDS: Final = 8
+INSTRUCTIONS: Final = (
+    "The conversation above is about to be replaced by your summary of it. Write what is needed to go on without it: who "
+    "the people are and what they want, what was decided and done (with names, numbers and file names exactly as they "
+    "are), what is still open, and what was promised. Write only the summary."
+)
+
+
+class Compactor:
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+
+    async def archive(self, history: Sequence[Item]) -> str:
+        """Write the conversation to a file of its own and return its path within the agent's folder."""
+        return await asyncio.to_thread(self._archive, history)
+
+    def request(self, request: ModelRequest, history: Sequence[Item], tokens: int) -> ModelRequest:
+        """The call that makes the summary: as much of the history as fits, in the same words and with the same tools as
+        always, so that what the vendor has cached of it serves once more."""
+        items = (*trim(history, tokens), Said("user", INSTRUCTIONS))
+        return replace(request, items=items, max_tokens=min(request.max_tokens, SUMMARY_TOKENS))
+
+    def _archive(self, history: Sequence[Item]) -> str:
+        folder = self._workspace / FOLDER
+        folder.mkdir(parents=True, exist_ok=True)
+        if folder.is_symlink():
+            raise OSError(f"{folder} is a link: conversations are not written through it")
+        now = datetime.now(UTC)
+        name = f"{now:%Y-%m-%d}-{_title(history)}.md"
+        text = f"# Conversation, archived {now:%Y-%m-%d %H:%M} UTC\n\n" + "\n\n".join(map(_paragraph, history)) + "\n"
+        draft = folder / f".{secrets.token_hex(8)}"
+        draft.write_text(text, encoding="utf-8", errors="replace")
+        try:
+            for number in range(1, 1000):
+                numbered = name if number == 1 else name.replace(".md", f"-{number}.md")
+                try:
+                    os.link(draft, folder / numbered)  # whole, and never over another
+                except FileExistsError:
+                    continue
+                return f"{FOLDER}/{numbered}"
+            raise OSError(f"there are already 1000 conversations named {name}")
+        finally:
+            draft.unlink()
+
+
+def _title(history: Sequence[Item]) -> str:
+    """A few words of what the conversation began with, as part of a file's name."""
+    first = next((item.text for item in history if isinstance(item, Said) and item.role == "user"), "")
+    words = re.findall(r"[a-z0-9]+", re.sub(r"<[^>]*>", " ", first).lower())
+    return "-".join(words[:TITLE_WORDS])[:60].strip("-") or "conversation"
+
+
+def _paragraph(item: Item) -> str:
+    match item:
+        case Said(role="user", text=text):
+            return f"**User**\n\n{text}"
+        case Said(text=text):
+            return f"**Agent**\n\n{text}"
+        case Thought(text=text):
+            return f"*{text or '(a thought)'}*"
+        case Called(name=name, arguments=arguments):
+            return f"`{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})`"
+        case Returned(name=name, text=text, ok=ok):
+            return f"`{name}` {'said' if ok else 'failed'}:\n\n```\n{text.replace('```', '~~~')}\n```"
+        case Shown(name=name, path=path):
+            return f"[{name or path}]({path})"

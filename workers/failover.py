@@ -1,0 +1,45 @@
+"""Which provider runs a turn: the agent's own, or the next of its list when that one cannot."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from models.base import AnyRow
+from workers.settings import Settings
+
+
+@dataclass(frozen=True)
+class Choice:
+    provider: str
+    model: str | None = None  # None: the provider's own default
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> "Choice":
+        """`openai`, or `anthropic:claude-haiku-5-5`. A group's options are for its own provider, not for these."""
+        provider, _, model = text.partition(":")
+        return cls(provider.strip(), model.strip() or None)
+
+
+def choices(session: AnyRow, group: AnyRow, settings: Settings) -> tuple[Choice, ...]:
+    """In the order they are asked, each provider once."""
+    config = group.config or {}
+    own = Choice(
+        session.provider or group.provider or settings.default_provider,
+        session.model or group.model or settings.default_model,
+        config.get("provider_options") or {},
+    )
+    listed = [Choice.parse(str(text)) for text in config.get("fallbacks") or ()]
+    return tuple({choice.provider: choice for choice in [*reversed(listed), own]}.values())[::-1]
+
+
+def choose(offered: Sequence[Choice], tried: Collection[str], down: Collection[str]) -> Choice:
+    """The first that was not given up on and is not known to be down; else the first that was not given up on; else the
+    last: there is nobody else to ask."""
+    left = [choice for choice in offered if choice.provider not in tried]
+    return next((choice for choice in left if choice.provider not in down), left[0] if left else offered[-1])
+
+
+def after(offered: Sequence[Choice], current: str, tried: Collection[str]) -> Choice | None:
+    """Whom to ask when the current one has failed."""
+    return next((choice for choice in offered if choice.provider not in {*tried, current}), None)
