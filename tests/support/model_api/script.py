@@ -84,8 +84,8 @@ class Rule:
 
     After the last reply the script is at an end, which the answer says; with `repeat` it is given for ever."""
 
-    when: str | None
-    replies: tuple[Annotated[Reply, BeforeValidator(_as_reply)], ...]
+    when: str | None = None
+    replies: tuple[Annotated[Reply, BeforeValidator(_as_reply)], ...] = ()
     repeat: bool = False
     faults: tuple[Fault, ...] = ()
 
