@@ -14,8 +14,8 @@ async def listeners(desk: Desk, provider: str) -> list[str]:
     return [process.name for process in alive if agent_queue(provider) in process.queues]
 
 
-async def warn_if_nobody_listens(desk: Desk, accepted: Accepted) -> None:
-    """Say that a message which was just stored has to wait, and for what."""
+async def nobody_listens(desk: Desk, accepted: Accepted) -> str | None:
+    """That a message which was just stored has to wait, and for what, in words with markup; None: it need not."""
     session = await desk.db.read(lambda conn: find_session(conn, accepted.session_id))
     assert session is not None
     provider = session.provider or session.group_provider or desk.settings.default_provider
@@ -25,11 +25,12 @@ async def warn_if_nobody_listens(desk: Desk, accepted: Accepted) -> None:
             f"stored, but there is no provider {provider!r} here (installed: {installed}). "
             f"Set one for the group, then: longshore dead retry {accepted.message_id[-8:]}"
         )
-    if not await listeners(desk, provider):
-        err.print(
-            f"[yellow]stored, but no worker listens on {shown(agent_queue(provider))}[/yellow]: "
-            "it is answered as soon as one starts (Ctrl-C stops waiting, not the message)"
-        )
+    if await listeners(desk, provider):
+        return None
+    return (
+        f"[yellow]stored, but no worker listens on {shown(agent_queue(provider))}[/yellow]: "
+        "it is answered as soon as one starts (Ctrl-C stops waiting, not the message)"
+    )
 
 
 async def warn_of_provider(desk: Desk, provider: str) -> None:

@@ -5,11 +5,14 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.approvals import approvals, approve, deny
+from gateway.cli.chat import chat
 from gateway.cli.dead import dead
 from gateway.cli.groups import groups
 from gateway.cli.messages import send, tail
 from gateway.cli.owners import owners
 from gateway.cli.providers import providers
+from gateway.cli.questions import answer, questions
 from gateway.cli.sessions import sessions
 from gateway.cli.up import up
 from gateway.cli.upkeep import doctor, health, migrate
@@ -23,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(up)
+app.command()(chat)
 app.command()(send)
 app.command()(tail)
 app.command()(sessions)
@@ -30,6 +34,11 @@ app.add_typer(dead, name="dead")
 app.add_typer(groups, name="groups")
 app.add_typer(owners, name="owners")
 app.command()(wire)
+app.command()(questions)
+app.command()(answer)
+app.command()(approvals)
+app.command()(approve)
+app.command()(deny)
 app.command()(providers)
 app.command()(usage)
 app.command()(doctor)

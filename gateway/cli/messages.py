@@ -8,7 +8,7 @@ import typer
 
 from adapters.events import TurnEnded, TurnStarted
 from gateway.cli.desk import Desk, err, fail, out, print_json, run
-from gateway.cli.listening import warn_if_nobody_listens
+from gateway.cli.listening import nobody_listens
 from gateway.cli.stream import EventPrinter
 from models.lookup import find_sessions
 from workers.events import Follower, redis_client
@@ -62,13 +62,14 @@ async def _after_sending(desk: Desk, follower: Follower, accepted: Accepted, wai
         elif not accepted.duplicate:
             out.print(f"accepted: message {accepted.seq} ({accepted.message_id})")
         return True
-    await warn_if_nobody_listens(desk, accepted)
+    if (words := await nobody_listens(desk, accepted)) is not None:
+        err.print(words)
     return await _show_answer(follower, accepted, as_json)
 
 
 async def _show_answer(follower: Follower, accepted: Accepted, as_json: bool) -> bool:
     """Show events of the turn that has our message, until it ends for good."""
-    printer = EventPrinter(out)
+    printer = EventPrinter(out, usage=True)
     ours: str | None = None
     async for item in follower.events():
         if isinstance(item.event, TurnStarted) and accepted.seq in item.event.messages:

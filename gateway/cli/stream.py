@@ -9,7 +9,9 @@ from adapters.events import (
     Failed,
     FilesTouched,
     Message,
+    MessagesJoined,
     Progress,
+    QuestionAsked,
     Result,
     Stderr,
     TextDelta,
@@ -18,21 +20,28 @@ from adapters.events import (
     ToolResult,
     TurnEnded,
     TurnStarted,
+    UsageReport,
 )
 from gateway.cli.desk import shown, visible
+from gateway.cli.figures import spent
 from models.lookup import short
 
 
 class EventPrinter:
-    """`prefix` shows which session a line belongs to, for a reader of many."""
+    """`prefix` shows which session a line belongs to, for a reader of many. `usage` shows with each turn's end what it
+    took."""
 
-    def __init__(self, console: Console, *, prefix: bool = False) -> None:
+    def __init__(self, console: Console, *, prefix: bool = False, usage: bool = False) -> None:
         self._console = console
         self._prefix = prefix
+        self._usage = usage
+        self._used: list[UsageReport] = []
         self._writing: str | None = None  # the turn whose text stands on the current line
 
     def show(self, item: Envelope) -> None:
-        if isinstance(item.event, TextDelta):
+        if isinstance(item.event, UsageReport):
+            self._used.append(item.event)
+        elif isinstance(item.event, TextDelta):
             # Where many write at once, whole texts are shown instead of their pieces.
             if not self._prefix:
                 self._delta(item, item.event.text)
@@ -59,11 +68,18 @@ class EventPrinter:
                 again = f", attempt {attempt}" if attempt > 1 else ""
                 return f"[dim]▶ turn {number} on {shown(provider)}{again}[/dim]"
             case TurnEnded(status="completed"):
-                return "[dim]■ done[/dim]"
+                return f"[dim]■ done{self._spent('  ')}[/dim]"
             case TurnEnded(status="waiting", error=error, retry_in=seconds):
                 return f"[yellow]■ {shown(error or 'failed')}; again in {seconds or 0:g} s[/yellow]"
-            case TurnEnded(status="handed_over"):
-                return "[yellow]■ handed over to another worker[/yellow]"
+            case TurnEnded(status="parked", error=error):
+                return f"[yellow]⏸ waiting for an answer{': ' * bool(error)}{shown(error or '')}[/yellow]"
+            case TurnEnded(status="handed_over", error=error):
+                return f"[yellow]■ {shown(error or 'handed over to another worker')}[/yellow]"
+            case QuestionAsked(title=title, text=text, options=options):
+                choices = "".join(f"\n  [bold]{n}[/bold] {shown(option)}" for n, option in enumerate(options, 1))
+                return f"[yellow]?[/yellow] [bold]{shown(title)}[/bold] {shown(text)}{choices}"
+            case MessagesJoined(messages=messages):
+                return f"[dim]+ message {', '.join(map(str, messages))}[/dim]"
             case TurnEnded(status=status, error=error):
                 return f"[red]■ {status}: {shown(error or '')}[/red]"
             case ToolCall(name=name, preview=preview):
@@ -87,6 +103,17 @@ class EventPrinter:
                 return f"[dim]✉ delivered ({shown(channel)})[/dim]"
             case _:
                 return None
+
+    def _spent(self, before: str = "") -> str:
+        """What the calls since the last turn's end took, and forget it."""
+        used, self._used = self._used, []
+        if not self._usage or not used:
+            return ""
+        costs = [report.cost_usd for report in used if report.cost_usd is not None]
+        read = sum(report.input_tokens + report.cache_read_tokens + report.cache_write_tokens for report in used)
+        said = sum(report.output_tokens for report in used)
+        unknown = len(costs) < len(used)
+        return before + spent(read, said, sum(costs) if costs else None, partly_unknown=unknown)
 
     def _head(self, item: Envelope) -> str:
         return f"[dim]{short(item.session)}[/dim] " if self._prefix else ""

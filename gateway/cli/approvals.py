@@ -1,0 +1,105 @@
+"""`longshore approvals`, `approve` and `deny`: what agents may do only if somebody says so."""
+
+import math
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from sqlalchemy import Select, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.cli.desk import Desk, fail, out, print_json, run, shown
+from gateway.cli.figures import ago, until
+from models.base import AnyRow
+from models.consent import Approval
+from models.groups import AgentGroup
+from models.lookup import short
+from models.sessions import Session
+
+BY = "cli"
+_RISKS = {"low": "low", "medium": "[yellow]medium[/yellow]", "high": "[red]high[/red]"}
+
+
+def approvals(
+    everything: Annotated[bool, typer.Option("--all", help="also those that were decided or came too late")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """List what waits for a decision, the oldest first."""
+
+    async def command(desk: Desk) -> None:
+        query = _asked().order_by(Approval.created_at, Approval.id).limit(limit)
+        if not everything:
+            query = query.where(Approval.status == "pending")
+        rows = await desk.db.read(lambda conn: _rows(conn, query))
+        if as_json:
+            print_json([dict(row._mapping) for row in rows])
+        elif not rows:
+            out.print("nothing " + ("was ever asked for" if everything else "waits for a decision"))
+        else:
+            out.print(_table(rows))
+            if any(row.status == "pending" for row in rows):
+                out.print("decide: [bold]longshore approve ID[/bold] or [bold]longshore deny ID[/bold]")
+
+    run(command)
+
+
+def approve(
+    approval: Annotated[str, typer.Argument(help="the approval's id (its end is enough)")],
+    usd: Annotated[
+        float | None, typer.Option(help="for a budget: how much more for today; else what was asked")
+    ] = None,
+) -> None:
+    """Allow what an agent asks for; it goes on at once."""
+    if usd is not None and not (math.isfinite(usd) and usd > 0):
+        fail("--usd must be more than 0", 2)
+    run(lambda desk: _decide(desk, approval, approve=True, usd=usd), broker=True)
+
+
+def deny(approval: Annotated[str, typer.Argument(help="the approval's id (its end is enough)")]) -> None:
+    """Refuse what an agent asks for; it is told."""
+    run(lambda desk: _decide(desk, approval, approve=False, usd=None), broker=True)
+
+
+async def _decide(desk: Desk, fragment: str, *, approve: bool, usd: float | None) -> None:
+    query = _asked().where(Approval.id.endswith(fragment, autoescape=True)).limit(5)
+    rows = await desk.db.read(lambda conn: _rows(conn, query))
+    if len(rows) != 1:
+        fail(f"{'several approvals end' if rows else 'no approval ends'} with {fragment!r}; see: longshore approvals")
+    from workers.budget import decide
+
+    decided = await decide(desk.db, rows[0].id, approve=approve, decided_by=BY, usd=usd)
+    for session_id, provider in decided.wakes:
+        desk.bells.wake(session_id, provider or desk.settings.default_provider)
+    out.print(shown(decided.text), soft_wrap=True)
+
+
+def _asked() -> Select[Any]:
+    return (
+        select(Approval.__table__, AgentGroup.folder)
+        .join(Session, Session.id == Approval.session_id)
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+    )
+
+
+async def _rows(conn: AsyncConnection, query: Select[Any]) -> list[AnyRow]:
+    return list((await conn.execute(query)).all())
+
+
+def _table(rows: list[AnyRow]) -> Table:
+    table = Table(box=None, header_style="dim")
+    for name in ("id", "agent", "asked", "what for", "risk", "state"):
+        table.add_column(name, no_wrap=name in ("id", "asked"))
+    for row in rows:
+        what = f"[bold]{shown(row.category)}[/bold] {shown(row.summary)}"
+        table.add_row(short(row.id), shown(row.folder), ago(row.created_at), what, _RISKS[row.risk], _state(row))
+    return table
+
+
+def _state(row: AnyRow) -> str:
+    if row.status == "pending" and row.expires_at > datetime.now(UTC):
+        return f"[yellow]expires in {until(row.expires_at)}[/yellow]"
+    status = "expired" if row.status == "pending" else row.status
+    by = f" [dim]by {shown(row.decided_by)}[/dim]" if row.decided_by else ""
+    return f"{'[red]' if status in ('denied', 'expired') else '[green]'}{status}[/]{by}"

@@ -1,0 +1,83 @@
+"""A conversation's events as somebody who takes part in it wants to see them: little about turns, all that is said."""
+
+from rich.console import Console
+
+from adapters.errors import ErrorClass
+from adapters.events import Envelope, MessagesJoined, QuestionAsked, ToolCall, ToolResult, TurnEnded, TurnStarted
+from gateway.cli.chat_log import Said
+from gateway.cli.desk import shown
+from gateway.cli.stream import EventPrinter
+
+ME = "you"
+_HISTORY_CHARACTERS = 400
+
+
+class ChatPrinter(EventPrinter):
+    def __init__(self, console: Console) -> None:
+        super().__init__(console, usage=True)
+        self._tool: str | None = None  # the call whose mark stands at the end of the current line
+
+    def show(self, item: Envelope) -> None:
+        match item.event:
+            case ToolCall(id=call, name=name, preview=preview):
+                self._break()
+                details = f" [dim]{shown(preview)}[/dim]" if preview else ""
+                self._console.print(f"[cyan]⚙ {shown(name)}[/cyan]{details} [dim]…[/dim] ", end="", soft_wrap=True)
+                self._tool = call
+            case ToolResult(id=call, ok=ok) if call == self._tool:
+                self._console.print("[green]✓[/green]" if ok else "[red]✗[/red]")
+                self._tool = None
+            case TurnEnded():
+                self._break()
+                super().show(item)
+            case _:
+                super().show(item)
+
+    def said(self, said: Said) -> None:
+        """A message that is no event: another person's, or one the agent sent on the way."""
+        self._break()
+        mark = "[green]│[/green]" if said.sender is None else f"[magenta]{shown(said.sender)} ›[/magenta]"
+        self._console.print(f"{mark} {shown(said.text)}", soft_wrap=True)
+
+    def echo(self, text: str) -> None:
+        self._break()
+        self._console.print(f"[bold cyan]›[/bold cyan] {shown(text)}", soft_wrap=True)
+
+    def history(self, messages: list[Said]) -> None:
+        for said in messages:
+            text = said.text if len(said.text) <= _HISTORY_CHARACTERS else said.text[: _HISTORY_CHARACTERS - 1] + "…"
+            mark = "│" if said.sender is None else "›" if said.sender == ME else f"{said.sender} ›"
+            self._console.print(f"[dim]{shown(mark)} {shown(text)}[/dim]", soft_wrap=True)
+
+    def note(self, words: str) -> None:
+        """Something of ours, with markup."""
+        self._break()
+        self._console.print(words, soft_wrap=True)
+
+    def _line(self, item: Envelope) -> str | None:
+        match item.event:
+            case TurnStarted(attempt=attempt, provider=provider):
+                return f"[dim]▶ attempt {attempt}, on {shown(provider)}[/dim]" if attempt > 1 else None
+            case MessagesJoined():
+                return None  # their texts are shown
+            case QuestionAsked(title=title, text=text, options=options):
+                choices = "".join(f"\n  [bold]{n}[/bold] {shown(option)}" for n, option in enumerate(options, 1))
+                return f"[yellow]?[/yellow] [bold]{shown(title)}[/bold]\n  {shown(text)}{choices}"
+            case TurnEnded(status="completed"):
+                return f"[dim]{words}[/dim]" if (words := self._spent()) else None
+            case TurnEnded(status="waiting", error_class=ErrorClass.RATE_LIMIT, retry_in=seconds):
+                return f"[yellow]rate limited, again in {seconds or 0:g} s[/yellow]"
+            case TurnEnded(status="parked", error_class=ErrorClass.BUDGET, error=error):
+                return f"[yellow]⏸ {shown(error or 'the budget is spent')}[/yellow]"
+            case TurnEnded(status="parked"):
+                return "[yellow]⏸ waiting for you[/yellow] [dim](type the answer, or an option's number)[/dim]"
+            case TurnEnded(status="failed"):
+                return f"{super()._line(item)} [dim](kept: longshore dead)[/dim]"
+            case _:
+                return super()._line(item)
+
+    def _break(self) -> None:
+        if self._tool is not None:
+            self._tool = None
+            self._console.print()
+        super()._break()
