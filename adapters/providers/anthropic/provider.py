@@ -1,7 +1,7 @@
 """`anthropic`: one streamed call of the Messages API. Keys come from the environment, prices from the catalog; the tool
 loop, retries and limits are the fleet's. The SDK is imported at the first call: the command line lists providers."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -57,7 +57,7 @@ class AnthropicProvider:
     def facts(self, model: str, options: Mapping[str, Any]) -> ModelFacts:
         return catalog.facts(catalog.ANTHROPIC, model, options)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | Thinking | ModelReply | None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | Thinking | ModelReply | None, None]:
         credentials = anthropic_credentials()
         credentials.require()
         client, gate = await self._clients.get(credentials)

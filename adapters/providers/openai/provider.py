@@ -2,7 +2,7 @@
 Responses API, all others over Chat Completions, unless the option `api` says otherwise. The tool loop, retries and
 limits are the fleet's. The SDK is imported at the first call: the command line lists providers."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
@@ -57,7 +57,7 @@ class OpenAIProvider:
     def facts(self, model: str, options: Mapping[str, Any]) -> ModelFacts:
         return catalog.facts(_vendor(openai_credentials()), model, options)
 
-    async def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | Thinking | ModelReply | None]:
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | Thinking | ModelReply | None, None]:
         credentials = openai_credentials()
         credentials.require()
         client, gate = await self._clients.get(credentials)
