@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.base import AnyRow, Base, Id, Timestamp, given, now, values
+from models.consent import Approval
 from models.conversation import Usage
 from models.upsert import insert_ignoring
 
@@ -116,6 +117,16 @@ async def day_of(conn: AsyncConnection, agent_group_id: str, user_id: str, day: 
     """The day's row, locked until the commit: who asks for more, asks once."""
     asked = values(group=agent_group_id, user=user_id, day=day)
     return (await conn.execute(_FIND.with_for_update(), asked)).one_or_none()
+
+
+async def awaits_approval(conn: AsyncConnection, agent_group_id: str) -> bool:
+    """Whether somebody is still asked for more money for an agent today. The days' rows are locked until the commit, as
+    by whoever decides: of the two, the second sees what the first did."""
+    date = (await today(conn)).date().isoformat()
+    query = select(_days.c.approval_id).where(BudgetDay.agent_group_id == agent_group_id, BudgetDay.day == date)
+    asked = [row.approval_id for row in (await conn.execute(query.with_for_update())).all() if row.approval_id]
+    pending = select(Approval.id).where(Approval.id.in_(asked), Approval.status == "pending")
+    return bool((await conn.execute(select(pending.exists()))).scalar_one())
 
 
 async def ask_for_more(conn: AsyncConnection, row: AnyRow, approval_id: str | None) -> None:

@@ -75,9 +75,9 @@ async def open_question(conn: AsyncConnection, session_id: str) -> AnyRow | None
 
 
 async def find_question(conn: AsyncConnection, question_id: str) -> AnyRow | None:
-    return (
-        await conn.execute(select(PendingQuestion.__table__).where(PendingQuestion.id == question_id))
-    ).one_or_none()
+    """With `at`, the database's time."""
+    query = select(PendingQuestion.__table__, now().label("at")).where(PendingQuestion.id == question_id)
+    return (await conn.execute(query)).one_or_none()
 
 
 async def answer_question(conn: AsyncConnection, question_id: str, answer: str, answered_by: str | None) -> bool:
@@ -118,3 +118,13 @@ async def decide_approval(conn: AsyncConnection, approval_id: str, status: str, 
 
 async def find_approval(conn: AsyncConnection, approval_id: str) -> AnyRow | None:
     return (await conn.execute(select(Approval.__table__).where(Approval.id == approval_id))).one_or_none()
+
+
+def chosen_value(question: dict[str, Any], text: str) -> str:
+    """What the agent is told: the value of the option chosen by its number or its words, else the text itself."""
+    labels, told = question.get("options") or [], question.get("values") or []
+    said = text.strip()
+    for number, (label, value) in enumerate(zip(labels, told, strict=False), 1):
+        if said.rstrip(".)") == str(number) or said.casefold() == str(label).strip().casefold():
+            return str(value)
+    return said

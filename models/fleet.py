@@ -72,10 +72,17 @@ async def living_processes(conn: AsyncConnection, within_seconds: float) -> list
 
 
 async def health_of(conn: AsyncConnection, provider: str, account: str) -> AnyRow | None:
-    query = select(ProviderHealth.__table__).where(
+    """With `at`, the database's time, to which its other times relate."""
+    query = select(ProviderHealth.__table__, now().label("at")).where(
         ProviderHealth.provider == provider, ProviderHealth.account == account
     )
     return (await conn.execute(query)).one_or_none()
+
+
+async def providers_down(conn: AsyncConnection) -> set[str]:
+    """Those that are left alone for now."""
+    query = select(ProviderHealth.provider).where(ProviderHealth.state == "down", ProviderHealth.until > now())
+    return set((await conn.execute(query)).scalars())
 
 
 async def all_health(conn: AsyncConnection) -> list[AnyRow]:

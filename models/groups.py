@@ -69,7 +69,7 @@ _FIND = select(AgentGroup.__table__).where(or_(AgentGroup.folder == given("handl
 _PLACE = select(MessagingGroup.id).where(
     MessagingGroup.channel_type == given("channel"), MessagingGroup.platform_id == given("place")
 )
-_RUNS = select(AgentGroup.folder, AgentGroup.provider, AgentGroup.model, AgentGroup.config).where(
+_RUNS = select(AgentGroup.folder, AgentGroup.name, AgentGroup.provider, AgentGroup.model, AgentGroup.config).where(
     AgentGroup.id == given("id")
 )
 

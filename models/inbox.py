@@ -167,6 +167,18 @@ _BEGIN = (
 )
 
 
+async def waits_to_interrupt(conn: AsyncConnection, session_id: str) -> bool:
+    """Whether a message is due that does not want the agent to finish its sentence."""
+    query = select(MessageIn.id).where(
+        MessageIn.session_id == session_id,
+        MessageIn.status == "pending",
+        MessageIn.turn_id.is_(None),
+        MessageIn.follow_up == "interrupt",
+        MessageIn.process_after <= now(),
+    )
+    return bool((await conn.execute(select(query.exists()))).scalar_one())
+
+
 async def begin_processing(conn: AsyncConnection, message_ids: list[str], turn_id: str) -> None:
     await conn.execute(_BEGIN, values(ids=message_ids, turn=turn_id))
 

@@ -216,6 +216,7 @@ _CLAIM = (
         _table.c.lease_token,
         _table.c.event_seq,
         _table.c.turn_seq,
+        _table.c.activity_since,  # the database's clock at this moment
     )
 )
 
@@ -335,6 +336,11 @@ async def release(
 
 def _of(lease: Lease) -> dict[str, Any]:
     return values(session=lease.session_id, token=lease.token, owner=lease.owner)
+
+
+async def hear(conn: AsyncConnection, session_id: str) -> None:
+    """The running turn has taken what it was rung for."""
+    await conn.execute(update(_table).where(Session.id == session_id).values(woken_at=None))
 
 
 async def end_rest(conn: AsyncConnection, session_id: str) -> None:

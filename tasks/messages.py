@@ -27,9 +27,8 @@ async def ingest(call: Call, *args: Any, **kwargs: Any) -> dict[str, Any]:
         raise Reject(type(error).__name__, requeue=True) from error
     if accepted is None:
         return {"rejected": True}
-    if accepted.wake_provider is not None:
-        call.runtime.bells.wake(accepted.session_id, accepted.wake_provider)
-    return accepted.model_dump(exclude={"wake_provider"})
+    accepted.ring(call.runtime.bells)
+    return accepted.public()
 
 
 async def _accept(call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Accepted | None:

@@ -142,7 +142,7 @@ def process_runtime() -> Runtime:
 
 
 async def _make_runtime() -> Runtime:
-    return Runtime(settings, CeleryBells(app), registry, _node)
+    return Runtime(settings, CeleryBells(app, settings.redis_url), registry, _node)
 
 
 @signals.setup_logging.connect

@@ -8,7 +8,10 @@ import queue
 import threading
 from typing import TYPE_CHECKING, Any, Protocol
 
+import redis
 import structlog
+
+from workers.nudges import nudge_channel
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -16,6 +19,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 LIMIT = 10_000
+_NUDGE = "nudge"  # not a task: a word on the channel of a running turn
 _END = None
 
 
@@ -32,12 +36,17 @@ class Bells(Protocol):
 
     def settle(self, message_out_id: str) -> None: ...
 
+    def nudge(self, session_id: str) -> None:
+        """Tell the worker that runs a session that it has been spoken to."""
+
     def close(self) -> None: ...
 
 
 class CeleryBells:
-    def __init__(self, app: "Celery") -> None:
+    def __init__(self, app: "Celery", redis_url: str = "") -> None:
+        """`redis_url`: where nudges go; without it, turns notice by themselves, only later."""
         self._app = app
+        self._redis = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5) if redis_url else None
         self._queue: queue.Queue[tuple[str, list[str], str] | None] = queue.Queue(LIMIT)
         self._silent = False
         self._thread = threading.Thread(target=self._publish, name="longshore-bells", daemon=True)
@@ -52,11 +61,16 @@ class CeleryBells:
     def settle(self, message_out_id: str) -> None:
         self._ring("delivery.settle", message_out_id, "delivery")
 
+    def nudge(self, session_id: str) -> None:
+        self._ring(_NUDGE, session_id, nudge_channel(session_id))
+
     def close(self, seconds: float = 5.0) -> None:
         """Publish what is queued, then stop."""
         with contextlib.suppress(queue.Full):
             self._queue.put(_END, timeout=seconds)
             self._thread.join(seconds)
+        if self._redis is not None:
+            self._redis.close()
 
     def _ring(self, task: str, row_id: str, queue_name: str) -> None:
         try:
@@ -72,7 +86,12 @@ class CeleryBells:
 
     def _send(self, producer: Any, task: str, args: list[str], queue_name: str) -> None:
         try:
-            self._app.send_task(task, args=args, queue=queue_name, producer=producer, retry=False, ignore_result=True)
+            if task != _NUDGE:
+                self._app.send_task(
+                    task, args=args, queue=queue_name, producer=producer, retry=False, ignore_result=True
+                )
+            elif self._redis is not None:
+                self._redis.publish(queue_name, "look")
         except Exception as error:  # noqa: BLE001 - whatever the broker's driver raises, the row is safe
             if not self._silent:
                 log.warning("bell.broker_away", error=type(error).__name__)

@@ -1,5 +1,5 @@
-"""Keeping to a budget: money is held before a model call and settled after it. At the limit the turn is parked and those
-who decide for the agent are asked; their yes (or the next day) lets it go on."""
+"""Keeping to a budget: money is held before a model call and settled after it. At the limit the turn is parked and
+those who decide for the agent are asked; their yes (or the next day) lets it go on."""
 
 import hashlib
 import json
@@ -177,6 +177,8 @@ async def decide(
                 raise RefusedError(f"there is no approval {approval_id!r}")
             raise RefusedError(f"it is already {'expired' if known.status == 'pending' else known.status}")
         asked = approval.payload
+        # Locked first: a turn that is just being parked looks at it under the same lock.
+        await day_of(conn, asked["agent_group_id"], asked["user_id"], asked["day"])
         amount = usd if usd is not None else float(asked["usd"])
         if approve:
             await add_extra(conn, asked["agent_group_id"], asked["user_id"], asked["day"], amount)
@@ -191,9 +193,7 @@ async def _end_rests(conn: AsyncConnection, agent_group_id: str) -> list[tuple[s
     query = (
         select(Turn.session_id, Turn.provider)
         .join(Session, Session.id == Turn.session_id)
-        .where(
-            Turn.status == "parked", Turn.error_class == ErrorClass.BUDGET, Session.agent_group_id == agent_group_id
-        )
+        .where(Turn.status == "parked", Turn.error_class == ErrorClass.BUDGET, Session.agent_group_id == agent_group_id)
         .order_by(Turn.session_id)
     )
     waiting = [(row.session_id, row.provider) for row in (await conn.execute(query)).all()]

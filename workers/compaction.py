@@ -20,9 +20,9 @@ FOLDER: Final = "conversations"
 SUMMARY_TOKENS: Final = 4096
 TITLE_WORDS: Final = 8
 INSTRUCTIONS: Final = (
-    "The conversation above is about to be replaced by your summary of it. Write what is needed to go on without it: who "
-    "the people are and what they want, what was decided and done (with names, numbers and file names exactly as they "
-    "are), what is still open, and what was promised. Write only the summary."
+    "The conversation above is about to be replaced by your summary of it. Write what is needed to go on without it: "
+    "who the people are and what they want, what was decided and done (with names, numbers and file names exactly as "
+    "they are), what is still open, and what was promised. Write only the summary."
 )
 
 

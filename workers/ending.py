@@ -1,28 +1,34 @@
 """Ending an attempt: completed, to be tried again, dead, or handed over. Each is one transaction that lets go of the
 session first, so that a worker that has lost it writes nothing."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.contracts import ParkedError
 from adapters.errors import ErrorClass
 from adapters.events import AnyEvent, Envelope, Result, TurnEnded, UsageReport
+from adapters.transcript import Item, to_record
 from models.base import new_id, now, rows
+from models.budgets import awaits_approval, release_reservations
+from models.consent import open_question
 from models.conversation import TranscriptItem, Usage
 from models.database import Database, uninterrupted
 from models.inbox import MessageIn, complete_messages, settle
 from models.outbox import MessageOut, has_left
 from models.people import owner_addresses
-from models.sessions import release
+from models.sessions import end_rest, release
 from models.turns import complete_turn, set_turn
-from scheduler.backoff import Backoff
+from workers.failover import Choice
 from workers.journal import Journal, count_lasting
 from workers.notices import notice, owner_notices, store_notices
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
+from workers.verdicts import Failure, GiveUp, Move, Patience, Rest
 
 log = structlog.get_logger()
 
@@ -34,35 +40,40 @@ _INSERT_USAGE = insert(Usage.__table__)  # type: ignore[arg-type]
 PATIENCE_SECONDS = 60.0
 
 
-@dataclass(frozen=True)
-class Failure:
-    error_class: ErrorClass
-    message: str
-    retryable: bool
-    retry_after: float | None = None
+Write = Callable[[AsyncConnection], Awaitable[None]]
 
 
 @dataclass
 class Ended:
-    """What to ring for after the commit."""
+    """What to ring for after the commit. `provider`: on whose queue, if it is another's now."""
 
     status: str
     wake: bool = False
+    provider: str | None = None
     deliveries: list[str] = field(default_factory=list)
 
 
 class Ending:
-    def __init__(self, db: Database, journal: Journal, turn: OpenedTurn, backoff: Backoff) -> None:
+    def __init__(self, db: Database, journal: Journal, turn: OpenedTurn, patience: Patience) -> None:
         self._db = db
         self._journal = journal
         self._turn = turn
-        self._backoff = backoff
-        self._reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
+        self._patience = patience
+
+    @property
+    def _reply_to(self) -> ReplyTo:
+        """To the last message, which may have joined the turn while it ran."""
+        return ReplyTo.to_last_of(self._turn.lease.session_id, self._turn.messages)
 
     async def complete(
-        self, prompt: str, results: list[Result], usage: list[UsageReport], continuation: str | None
+        self,
+        results: list[Result],
+        said: Sequence[Item],
+        usage: list[UsageReport],
+        continuation: str | None,
+        also: Write | None = None,
     ) -> Ended:
-        """Answers, usage, transcript and `completed`, all or nothing."""
+        """Answers, usage, transcript (`said`) and `completed`, all or nothing; and what else belongs to it (`also`)."""
         turn = self._turn
         texts = [result.text for result in results if result.text.strip()]
         outbound = [
@@ -84,37 +95,83 @@ class Ending:
                 await conn.execute(_INSERT_OUT, rows([row | {"seq": first + n} for n, row in enumerate(outbound)]))
             await complete_messages(conn, turn.id)
             await complete_turn(conn, turn.id)
-            await conn.execute(_INSERT_TRANSCRIPT, self._transcript(prompt, texts))
+            if said:
+                await conn.execute(_INSERT_TRANSCRIPT, rows(self._transcript(said)))
             if usage:
                 await conn.execute(_INSERT_USAGE, rows([self._usage(report) for report in usage]))
+            if also is not None:
+                await also(conn)
             stored = await self._journal.store(conn, events, released.event_seq)
-            return Ended("completed", released.more, [row["id"] for row in outbound]), stored
+            return Ended("completed", released.more, deliveries=[row["id"] for row in outbound]), stored
 
         return await self._commit(work)
 
-    async def fail(self, failure: Failure) -> Ended:
-        """Try again later, or give up: dead-letter, and tell the people concerned."""
+    async def fail(self, failure: Failure, other: Choice | None = None) -> Ended:
+        """Go on with another provider, try again later, or give up: dead-letter, and tell the people concerned."""
         turn = self._turn
-        delay = self._backoff.delay(turn.tries, failure.retry_after) if failure.retryable else None
-        log.warning(
-            "turn.failed", session=turn.lease.session_id, turn=turn.id, error=failure.error_class, retry_in=delay
-        )
-        if delay is not None:
-            return await self._retry(failure, delay)
-        return await self._bury(failure)
+        verdict = self._patience.judge(failure, tries=turn.tries, age=turn.age_seconds, other=other)
+        facts = {"session": turn.lease.session_id, "turn": turn.id, "error": failure.error_class}
+        log.warning("turn.failed", **facts, then=type(verdict).__name__)
+        match verdict:
+            case Rest():
+                return await self._rest(failure, verdict)
+            case Move(choice=choice):
+                return await self._move(failure, choice)
+            case GiveUp():
+                return await self._bury(failure)
 
-    async def _retry(self, failure: Failure, delay: float) -> Ended:
+    async def _rest(self, failure: Failure, rest: Rest) -> Ended:
         turn = self._turn
-        ended = TurnEnded(
-            status="waiting", error=failure.message, error_class=failure.error_class, retry_in=round(delay, 1)
-        )
+        status: Literal["parked", "waiting"] = "parked" if rest.parked else "waiting"
+        why = {"error": failure.message, "error_class": failure.error_class}
+        ended = TurnEnded(status=status, retry_in=round(rest.seconds, 1), **why)
+        events = [*self._journal.take(), ended]
+        uncounted: dict[str, Any] = {} if rest.counted else {"tries": MessageIn.tries - 1}
+
+        async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
+            released = await release(conn, turn.lease, events=count_lasting(events), rest_seconds=rest.seconds)
+            await release_reservations(conn, turn.id)
+            await settle(conn, turn.id, "pending", **why, **uncounted)
+            await set_turn(conn, turn.id, status=status, **why)
+            decided = rest.parked and not await awaits_approval(conn, turn.agent_group_id)
+            if decided:
+                await end_rest(conn, turn.lease.session_id)
+            return Ended(status, wake=decided), await self._journal.store(conn, events, released.event_seq)
+
+        return await self._commit(work)
+
+    async def _move(self, failure: Failure, choice: Choice) -> Ended:
+        """The same turn, with its journal, on another provider's queue, with all its tries."""
+        turn = self._turn
+        why = f"{turn.provider}: {failure.message}; going on with {choice.provider}"
+        ended = TurnEnded(status="handed_over", error=why, error_class=failure.error_class)
         events = [*self._journal.take(), ended]
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await release(conn, turn.lease, events=count_lasting(events), rest_seconds=delay)
-            await settle(conn, turn.id, "pending", error=failure.message, error_class=failure.error_class)
-            await set_turn(conn, turn.id, status="waiting", error=failure.message, error_class=failure.error_class)
-            return Ended("waiting"), await self._journal.store(conn, events, released.event_seq)
+            released = await release(conn, turn.lease, events=count_lasting(events), ring=True)
+            await release_reservations(conn, turn.id)
+            await settle(conn, turn.id, "pending", tries=0)
+            await set_turn(conn, turn.id, status="waiting", error=why, tried=[*turn.tried, turn.provider])
+            stored = await self._journal.store(conn, events, released.event_seq)
+            return Ended("handed_over", wake=True, provider=choice.provider), stored
+
+        return await self._commit(work)
+
+    async def park(self, parked: ParkedError) -> Ended:
+        """Put the turn away until a person has answered, or for as long as it waits at most."""
+        turn = self._turn
+        events = [*self._journal.take(), TurnEnded(status="parked", error=parked.reason, retry_in=parked.seconds)]
+
+        async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
+            released = await release(conn, turn.lease, events=count_lasting(events), rest_seconds=parked.seconds)
+            await release_reservations(conn, turn.id)
+            await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
+            await set_turn(conn, turn.id, status="parked")
+            # The answer may have come while the worker still had the session; nobody rang then.
+            answered = await open_question(conn, turn.lease.session_id) is None
+            if answered:
+                await end_rest(conn, turn.lease.session_id)
+            return Ended("parked", wake=answered), await self._journal.store(conn, events, released.event_seq)
 
         return await self._commit(work)
 
@@ -136,6 +193,7 @@ class Ending:
             owners = await owner_addresses(conn)
             released = await release(conn, turn.lease, messages=1 + len(owners), events=count_lasting(events))
             first = released.message_seq - len(owners)
+            await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "failed", error=failure.message, error_class=failure.error_class)
             await set_turn(
                 conn, turn.id, status=status, ended_at=now(), error=failure.message, error_class=failure.error_class
@@ -158,7 +216,9 @@ class Ending:
                 f"({failure.error_class}: {failure.message}). See it: longshore dead show {turn.messages[-1].id}",
             )
             ids = await store_notices(conn, [said, *told])
-            return Ended(status, released.more, ids), await self._journal.store(conn, events, released.event_seq)
+            return Ended(status, released.more, deliveries=ids), await self._journal.store(
+                conn, events, released.event_seq
+            )
 
         return await self._commit(work)
 
@@ -169,6 +229,7 @@ class Ending:
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
             released = await release(conn, turn.lease, events=count_lasting(events), ring=True)
+            await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
             await set_turn(conn, turn.id, status="waiting")
             return Ended("handed_over", wake=True), await self._journal.store(conn, events, released.event_seq)
@@ -186,20 +247,9 @@ class Ending:
 
         return await uninterrupted(run())
 
-    def _transcript(self, prompt: str, texts: list[str]) -> list[dict[str, Any]]:
-        said = [("user", prompt), *(("assistant", text) for text in texts)]
-        return [
-            {
-                "turn_id": self._turn.id,
-                "position": position,
-                "id": new_id(),
-                "session_id": self._turn.lease.session_id,
-                "role": role,
-                "type": "text",
-                "content": {"text": text},
-            }
-            for position, (role, text) in enumerate(said)
-        ]
+    def _transcript(self, said: Sequence[Item]) -> list[dict[str, Any]]:
+        ids = {"turn_id": self._turn.id, "session_id": self._turn.lease.session_id}
+        return [ids | {"position": position, "id": new_id()} | to_record(item) for position, item in enumerate(said)]
 
     def _usage(self, report: UsageReport) -> dict[str, Any]:
         return {

@@ -16,15 +16,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.errors import ErrorClass
 from adapters.registry import Registry
 from models.base import AnyRow, new_id
+from models.consent import answer_question, chosen_value, open_question
 from models.database import Database
 from models.fleet import reject
 from models.groups import agent_folders, ensure_messaging_group, find_agent_group, wirings_of
 from models.inbox import MessageIn
 from models.people import remember_user
-from models.sessions import Admission, admit, ensure_session
+from models.sessions import Admission, admit, end_rest, ensure_session
 from models.upsert import insert_ignoring
 from scheduler.recurrence import check_timezone, next_after
 from workers import routing
+from workers.bells import Bells
 from workers.settings import Settings
 
 log = structlog.get_logger()
@@ -59,6 +61,9 @@ class Incoming(BaseModel):
     process_after: datetime | None = Field(None, description="not before; with a UTC offset")
     recurrence: str | None = Field(None, max_length=100, description="cron; needs kind task and process_after")
     timezone: str = Field("UTC", max_length=50)
+    follow_up: Literal["enqueue", "interrupt", "reject", "separate"] | None = Field(
+        None, description="if the agent is at work: join, interrupt, be refused, or wait; else the wiring decides"
+    )
 
     @model_validator(mode="after")
     def _complete(self) -> "Incoming":
@@ -87,13 +92,27 @@ class Incoming(BaseModel):
 
 
 class Accepted(BaseModel):
-    """What a producer learns: the id to follow. `wake_provider` is set if somebody must be woken."""
+    """What a producer learns: the id to follow; and what the door it came through has to ring for."""
 
     message_id: str
     session_id: str
     seq: int
     duplicate: bool = False
+    # The turn whose question this message answered; it was no message of its own then.
+    answered_turn: str | None = None
     wake_provider: str | None = None
+    interrupts: bool = False
+
+    def ring(self, bells: Bells) -> None:
+        """After the commit: wake whoever must be woken."""
+        if self.wake_provider is not None:
+            bells.wake(self.session_id, self.wake_provider)
+        if self.interrupts:
+            bells.nudge(self.session_id)
+
+    def public(self) -> dict[str, Any]:
+        """What its sender is told."""
+        return self.model_dump(exclude={"wake_provider", "interrupts"}, exclude_none=True)
 
 
 def parse_incoming(kwargs: dict[str, Any]) -> Incoming:
@@ -138,10 +157,16 @@ async def _store(
         installed = ", ".join(registry.channels.names)
         raise RefusedError(f"channel_type: there is no channel {incoming.channel_type!r} here; installed: {installed}")
     route, group_provider = await _route(conn, incoming)
+    follow_up = incoming.follow_up or route.follow_up
     # One with a date needs no wake now, and must not stand in the way of another's.
     admission = await _admit(conn, route, settings, wakes=route.wakes and incoming.process_after is None)
     provider = admission.provider or group_provider or settings.default_provider
     known = provider in registry.providers.names
+    if follow_up == "reject" and admission.running:
+        raise RefusedError("the agent is at work, and its wiring refuses messages meanwhile: send it again later")
+    question = (
+        await open_question(conn, admission.session_id) if route.wakes and _may_answer(incoming, admission) else None
+    )
     values: dict[str, Any] = {
         "id": row_id,
         "session_id": admission.session_id,
@@ -149,6 +174,7 @@ async def _store(
         "seq": admission.seq,
         "kind": incoming.kind,
         "wakes": route.wakes,
+        "follow_up": "enqueue" if follow_up == "reject" else follow_up,
         "channel_type": incoming.channel_type,
         "platform_id": incoming.platform_id,
         "thread_id": incoming.thread_id,
@@ -160,7 +186,9 @@ async def _store(
         values["process_after"] = incoming.process_after
     if incoming.recurrence is not None:
         values |= {"recurrence": incoming.recurrence, "timezone": incoming.timezone, "series_id": row_id}
-    if not known:
+    if question is not None:
+        values |= {"status": "completed", "wakes": False}
+    elif not known:
         reason = f"there is no provider {provider!r} here; installed: {', '.join(registry.providers.names)}"
         values |= {"status": "failed", "error_class": ErrorClass.UNKNOWN_PROVIDER, "error": reason}
     if not await insert_ignoring(conn, MessageIn, **values):
@@ -170,12 +198,23 @@ async def _store(
         await remember_user(
             conn, f"{incoming.channel_type}:{incoming.sender_id}"[:255], incoming.channel_type, incoming.sender_name
         )
+    if question is not None:
+        text = chosen_value(question.question, incoming.text or str((incoming.content or {}).get("text") or ""))
+        await answer_question(conn, question.id, text, incoming.sender_id)
+        await end_rest(conn, admission.session_id)
     return Accepted(
         message_id=row_id,
         session_id=admission.session_id,
         seq=admission.seq,
-        wake_provider=provider if known and admission.ring else None,
+        answered_turn=question.turn_id if question is not None else None,
+        wake_provider=provider if known and (admission.ring or question is not None) else None,
+        interrupts=admission.running and follow_up == "interrupt",
     )
+
+
+def _may_answer(incoming: Incoming, admission: Admission) -> bool:
+    """A chat message to a session whose turn waits for a person is the answer; anything else waits behind it."""
+    return admission.resting and incoming.kind in ("chat", "chat-sdk") and incoming.process_after is None
 
 
 async def _route(conn: AsyncConnection, incoming: Incoming) -> tuple[routing.Route, str | None]:

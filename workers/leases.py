@@ -26,6 +26,7 @@ class Held:
     job: Job
     renewed: float  # by this machine's monotonic clock
     ending: bool = False
+    on_mail: Callable[[], None] = lambda: None  # somebody rang for the session meanwhile
 
 
 class LeaseKeeper:
@@ -49,6 +50,11 @@ class LeaseKeeper:
         finally:
             if self._held.get(lease.session_id) is held:
                 del self._held[lease.session_id]
+
+    def mail(self, session_id: str) -> None:
+        """Somebody rang for a session; if it is one of ours, its turn is told."""
+        if (held := self._held.get(session_id)) is not None and not held.ending:
+            held.on_mail()
 
     async def close(self) -> None:
         self._task.cancel()
@@ -77,8 +83,8 @@ class LeaseKeeper:
         for session_id, held in asked.items():
             if session_id in ours:
                 held.renewed = started
-                if ours[session_id]:
-                    held.on_mail()
+                if ours[session_id]:  # the nudge may have been lost
+                    self.mail(session_id)
             elif not held.ending and self._held.get(session_id) is held:
                 log.warning("lease.lost", session=session_id)
                 held.job.stop(Stop.LEASE_LOST)

@@ -2,23 +2,27 @@
 
 One transaction. If there is nothing to do it is rolled back, and the session was never taken."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.contracts import Capabilities
-from adapters.errors import ErrorClass
+from adapters.errors import AdapterError, ErrorClass
 from adapters.events import AnyEvent, TurnStarted, event_to_dict
-from adapters.registry import Registry
+from adapters.model_port import ModelProvider
+from adapters.registry import AnyProvider, Registry
 from models.base import AnyRow, new_id, now
 from models.conversation import Event
+from models.fleet import providers_down
 from models.groups import how_it_runs
 from models.inbox import TRAVELS_ALONE_AFTER, batch, begin_processing, due_messages, messages_of_turn, settle
 from models.outbox import has_left
 from models.sessions import Lease, claim, give_back_turn_number, session_exists
 from models.turns import Turn, has_effects, open_turn, set_turn
+from workers.failover import Choice, choices, choose
+from workers.model_journal import Recalled, recall
 from workers.settings import Settings
 
 _INSERT_TURN = insert(Turn.__table__)  # type: ignore[arg-type]
@@ -39,10 +43,17 @@ class OpenedTurn:
     continuation: str | None
     agent_group_id: str
     folder: str
-    options: dict[str, Any]
+    name: str
+    config: dict[str, Any]
+    options: Mapping[str, Any]
+    # Who could run it, in order, and who was given up on.
+    offered: tuple[Choice, ...]
+    tried: tuple[str, ...]
+    age_seconds: float
     messages: list[AnyRow]
     event_seq: int
     started: AnyEvent
+    recalled: Recalled | None = None  # for a provider whose tool loop is ours
     # Why it must not be run after all: it is ended at once with this.
     verdict: tuple[ErrorClass, str] | None = None
     # Other messages are due that this turn does not take.
@@ -77,14 +88,19 @@ async def open_next(
     if session is None:
         raise NothingToDo if await session_exists(conn, session_id) else NoSuchSession
     group = await how_it_runs(conn, session.agent_group_id)
-    provider = session.provider or group.provider or settings.default_provider
+    due = await due_messages(conn, session_id)
+    unfinished = await open_turn(conn, session_id) if any(message.turn_id for message in due) else None
+    offered = choices(session, group, settings)
+    tried = tuple(unfinished.tried or ()) if unfinished is not None else ()
+    down = await providers_down(conn) if len(offered) > 1 else set()
+    choice = choose(offered, tried, down)
+    provider = choice.provider
     if queue_provider is not None and provider != queue_provider and provider in registry.providers.names:
         await conn.rollback()
         return Elsewhere(provider)
     lease = Lease(session.id, owner, session.lease_token)
-    model = session.model or group.model or settings.default_model
-    due = await due_messages(conn, session_id)
-    unfinished = await open_turn(conn, session_id) if any(message.turn_id for message in due) else None
+    driver = _driver(registry, provider)
+    model = choice.model or (driver.default_model if isinstance(driver, ModelProvider) else None)
     verdict = None
     if unfinished is not None:
         messages = await messages_of_turn(conn, unfinished.id)
@@ -108,6 +124,10 @@ async def open_next(
         await set_turn(conn, turn_id, worker=owner, lease_token=lease.token, **changes)
     if verdict is None:
         await begin_processing(conn, [message.id for message in messages], turn_id)
+    recalled = None
+    if verdict is None and isinstance(driver, ModelProvider):
+        assert model is not None
+        recalled = await recall(conn, session_id, turn_id, number, model, messages, new=unfinished is None)
     started = TurnStarted(
         number=number,
         attempt=attempt,
@@ -129,10 +149,16 @@ async def open_next(
         continuation=(session.continuation or {}).get(provider),
         agent_group_id=session.agent_group_id,
         folder=group.folder,
-        options=(group.config or {}).get("provider_options", {}),
+        name=group.name,
+        config=group.config or {},
+        options=choice.options,
+        offered=offered,
+        tried=tried,
+        age_seconds=(session.activity_since - unfinished.started_at).total_seconds() if unfinished is not None else 0.0,
         messages=messages,
         event_seq=session.event_seq,
         started=started,
+        recalled=recalled,
         verdict=verdict,
         leftover=any(message.wakes for message in due if message.id not in {taken.id for taken in messages}),
     )
@@ -150,8 +176,7 @@ async def _verdict(
     tries = max(message.tries for message in messages)
     if turn.status == "running" and tries >= settings.max_tries:
         return ErrorClass.WORKER_LOST, f"{tries} attempts ended without a word, the last on {turn.worker}"
-    replays = turn.provider == provider and _capabilities(registry, provider).replays_steps
-    if not replays and await has_left(conn, turn.id):
+    if not _replays(registry, turn.provider, provider) and await has_left(conn, turn.id):
         return (
             ErrorClass.OUTPUT_SENT,
             "an earlier attempt had already said something; running it again would say it twice",
@@ -159,10 +184,22 @@ async def _verdict(
     return None
 
 
-def _capabilities(registry: Registry, provider: str) -> Capabilities:
-    if provider not in registry.providers.names:
-        return Capabilities()
-    return registry.providers.get(provider).manifest.capabilities
+def _replays(registry: Registry, before: str, now_on: str) -> bool:
+    """Whether what the turn has done so far is not done again: by the same provider if it can, or by any whose loop is
+    ours, since they share one journal."""
+    driver = _driver(registry, now_on)
+    if driver is None or not driver.manifest.capabilities.replays_steps:
+        return False
+    return before == now_on or (
+        isinstance(driver, ModelProvider) and isinstance(_driver(registry, before), ModelProvider)
+    )
+
+
+def _driver(registry: Registry, provider: str) -> AnyProvider | None:
+    try:
+        return registry.providers.get(provider)
+    except AdapterError:
+        return None
 
 
 async def _may_split(conn: AsyncConnection, turn: AnyRow, messages: list[AnyRow]) -> bool:

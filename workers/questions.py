@@ -7,10 +7,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import Question
 from models.base import AnyRow
-from models.consent import answer_question, find_question
+from models.consent import answer_question, chosen_value, find_question
 from models.database import Database
 from models.sessions import end_rest, find_session
-from workers.ingest import RefusedError, chosen
+from workers.ingest import RefusedError
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ async def give_answer(db: Database, question_id: str, text: str, answered_by: st
             raise RefusedError(f"there is no question {question_id!r}")
         # The session's row first: a worker that is just parking the turn holds it, and looks for the answer under it.
         await end_rest(conn, question.session_id)
-        if not await answer_question(conn, question_id, chosen(question.question, text), answered_by):
+        if not await answer_question(conn, question_id, chosen_value(question.question, text), answered_by):
             late = "it was answered before" if question.status == "answered" else "the agent no longer waits for it"
             raise RefusedError(f"too late: {late}")
         session = await find_session(conn, question.session_id)

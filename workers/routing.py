@@ -21,6 +21,8 @@ class WiringRow(Protocol):
     def response_scope(self) -> str: ...
     @property
     def session_mode(self) -> str: ...
+    @property
+    def follow_up(self) -> str: ...
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,7 @@ class Route:
     thread_id: str
     wakes: bool
     reason: str
+    follow_up: str = "enqueue"
 
 
 def choose(wirings: Sequence[WiringRow], heard: Heard) -> Route | None:
@@ -81,4 +84,4 @@ def _triggers(rules: dict[str, Any], heard: Heard) -> bool:
 
 def _route(wiring: WiringRow, heard: Heard, *, wakes: bool, reason: str) -> Route:
     thread = (heard.thread_id or "") if wiring.session_mode == "per-thread" else ""
-    return Route(wiring.agent_group_id, wiring.messaging_group_id, thread, wakes, reason)
+    return Route(wiring.agent_group_id, wiring.messaging_group_id, thread, wakes, reason, wiring.follow_up)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from adapters.contracts import Channel
+from adapters.model_port import ModelProvider
 from adapters.registry import Registry
 from models.base import new_id
 from models.database import Database
@@ -15,9 +17,13 @@ from models.errors import StoreError
 from models.fleet import report_alive, report_gone
 from scheduler.backoff import Backoff
 from workers.bells import Bells
+from workers.breaker import Breaker
 from workers.events import Publisher, redis_client
+from workers.governor import Governor
 from workers.leases import LeaseKeeper
+from workers.nudges import Nudges
 from workers.settings import Settings
+from workers.verdicts import Patience
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,7 @@ class Runtime:
         self.owner: Final = f"{self.node.name}:{os.getpid()}:{new_id()[-6:]}"
         self.registry: Final = registry or Registry()
         self.backoff: Final = Backoff(settings.retry_base_seconds, settings.max_tries)
+        self.patience: Final = Patience(self.backoff, settings.failover_seconds, settings.limit_seconds)
         self.db: Final = Database(
             settings.database_url, pool_size=settings.database_pool, prepare=settings.database_prepare
         )
@@ -48,9 +55,12 @@ class Runtime:
         self._workspaces: set[str] = set()
         self._redis = redis_client(settings.redis_url)
         self.publisher: Final = Publisher(self._redis)
+        self.governor: Final = Governor(self._redis)
+        self.breaker: Final = Breaker(self.db)
         # Leases are renewed on a connection of their own: not behind whoever else waits for one.
         self._lease_db = Database(settings.database_url, pool_size=1, prepare=settings.database_prepare)
         self.leases: Final = LeaseKeeper(self._lease_db, self.owner, settings.lease_seconds, self._report)
+        self._nudges = Nudges(self._redis, self.leases.mail)
 
     async def workspace(self, folder: str) -> Path:
         """An agent's folder, there from the first time it is asked for."""
@@ -61,17 +71,24 @@ class Runtime:
         return path
 
     async def close(self) -> None:
+        await self._nudges.close()
         await self.leases.close()
         await self.publisher.close()
         await asyncio.to_thread(self.bells.close)
         await self._redis.aclose()
-        for name in self.registry.channels.made:
+        for driver in self._drivers():
             with contextlib.suppress(Exception):  # one that cannot be closed must not keep the others open
-                await self.registry.channels.get(name).close()
+                await driver.close()
         with contextlib.suppress(StoreError):
             await self.db.transact(lambda conn: report_gone(conn, self.node.name), patience=1)
         await self._lease_db.close()
         await self.db.close()
+
+    def _drivers(self) -> list[Channel | ModelProvider]:
+        """Those that hold connections."""
+        channels, providers = self.registry.channels, self.registry.providers
+        models = (providers.get(name) for name in providers.made)
+        return [*map(channels.get, channels.made), *(model for model in models if isinstance(model, ModelProvider))]
 
     async def _report(self, running: int) -> None:
         if self.node.queues:

@@ -39,6 +39,12 @@ class Settings(BaseSettings):
     repeat_seconds: float = Field(5.0, gt=0, description="a wake older than this counts as lost")
     retry_base_seconds: float = Field(5.0, gt=0, description="wait before the second try; doubles")
     max_tries: int = Field(5, ge=1)
+    failover_seconds: float = Field(
+        30.0, ge=0, description="a provider that asks for more patience is not waited for if the agent has another"
+    )
+    limit_seconds: float = Field(
+        3600.0, ge=0, description="how long a turn waits for rate limits and outages before that uses up its tries"
+    )
     delivery_seconds: float = Field(60.0, gt=0, description="a sending that takes longer is in doubt")
     turn_seconds: float = Field(3600.0, gt=0, description="a turn that takes longer is stopped and tried again")
     silent_seconds: float = Field(600.0, gt=0, description="a provider that says nothing for so long hangs")

@@ -1,4 +1,4 @@
-"""The one tool loop of all API providers: ask the model, run the tools it wants, tell it what they said, until it is done.
+"""The one tool loop of all API providers: ask the model, run the tools it wants, tell it what they said, until it ends.
 
 It knows no vendor and no database. What it asks and hears goes through a `Notebook`: an attempt that begins anew walks
 through what earlier ones had finished and goes on behind it. A `Gate` says when a call may be made."""
@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from adapters.contracts import ParkedError, QueryInput, QueryStatus, ToolOutcome
 from adapters.errors import ErrorClass, ProviderError
@@ -123,6 +123,9 @@ class ToolLoop:
             self._interrupted = True
             self._wake_reader()
 
+    def _is_aborted(self) -> bool:
+        return self.status == "aborted"
+
     def _wake_reader(self) -> None:
         if self._waiting is not None and not self._waiting.expired():
             self._waiting.reschedule(asyncio.get_running_loop().time())
@@ -136,7 +139,7 @@ class ToolLoop:
             async with aclosing(self._converse()) as events:
                 async for event in events:
                     yield event
-                    if self.status == "aborted":
+                    if self._is_aborted():
                         return
         except _Aborted:
             return
@@ -265,7 +268,7 @@ class ToolLoop:
                         return
         if unshown:
             yield TextDelta(text=unshown)
-        if self.status == "aborted":
+        if self._is_aborted():
             raise _Aborted
         if not self._interrupted:
             raise ProviderError("the stream ended without a whole message", ErrorClass.TRANSPORT)
@@ -277,13 +280,13 @@ class ToolLoop:
         while True:
             try:
                 async with asyncio.timeout(None) as self._waiting:
-                    if self._interrupted or self.status == "aborted":
+                    if self._interrupted or self._is_aborted():
                         return
                     piece = await anext(stream)
             except StopAsyncIteration:
                 return
             except TimeoutError:
-                if self._interrupted or self.status == "aborted":
+                if self._interrupted or self._is_aborted():
                     return
                 raise
             finally:
@@ -301,7 +304,7 @@ class ToolLoop:
         return ModelReply((Said("assistant", text),) if text.strip() else (), "end", usage)
 
     async def _run_tools(self, calls: list[Called]) -> AsyncGenerator[ProviderEvent, None]:
-        """All calls of one message at once. Each is journaled by the tool box; their results keep the order of the calls.
+        """All calls of one message at once, each journaled by the tool box; results keep the order of the calls.
 
         One that waits for a person lets the others finish first."""
         tasks = self._tools = [asyncio.create_task(self._call(call)) for call in calls]

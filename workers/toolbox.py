@@ -5,22 +5,26 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
+from typing import Any, NoReturn
 
 import structlog
 from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.contracts import Tool, ToolContext, ToolOutcome, ToolSpec
+from adapters.contracts import ParkedError, Question, Tool, ToolContext, ToolOutcome, ToolSpec
 from adapters.errors import ToolError, UnknownDriverError
+from adapters.events import QuestionAsked
 from adapters.registry import Drivers
-from models.base import new_id
+from models.base import new_id, now
+from models.consent import PendingQuestion, expire_question, find_question
 from models.database import Database
 from models.outbox import MessageOut
 from models.turns import Step, count_steps, find_step, finish_step
 from models.upsert import insert_ignoring
 from workers.bells import Bells
 from workers.journal import Journal
+from workers.questions import question_text, stored_question
 from workers.replies import ReplyTo
 from workers.watchdog import Watchdog
 
@@ -44,6 +48,7 @@ class JournaledToolBox:
         reply_to: ReplyTo,
         *,
         agent_group: str,
+        workspace: Path,
         key_prefix: str,
     ) -> None:
         self._db = db
@@ -53,6 +58,7 @@ class JournaledToolBox:
         self._watchdog = watchdog
         self._reply_to = reply_to
         self._agent_group = agent_group
+        self._workspace = workspace
         self._key_prefix = key_prefix
 
     @property
@@ -63,7 +69,9 @@ class JournaledToolBox:
         key = _step_key(f"{self._key_prefix}{call_id}:{name}")
         earlier = await self._db.read(lambda conn: find_step(conn, self._journal.turn_id, key))
         if earlier is not None and earlier.status != "started":
-            return ToolOutcome(earlier.output["text"], ok=earlier.status == "finished")
+            return ToolOutcome(earlier.output["text"], ok=earlier.status == "finished", replayed=True)
+        if earlier is not None and (outcome := await self._answer_to(earlier.id)) is not None:
+            return outcome
         try:
             tool = self._tools.get(name)
             checked = tool.arguments.model_validate(dict(arguments))
@@ -106,6 +114,7 @@ class JournaledToolBox:
             turn_id=self._journal.turn_id,
             agent_group=self._agent_group,
             sender_id=self._reply_to.sender_id,
+            workspace=self._workspace,
         )
         started = time.monotonic()
         try:
@@ -116,8 +125,64 @@ class JournaledToolBox:
         except Exception as error:  # a tool's bug is the agent's to work around, not the turn's to die of
             log.exception("tool.crashed", tool=tool.name)
             outcome = ToolOutcome(f"{tool.name} failed: {type(error).__name__}", ok=False)
+        if outcome.ok and context.question is not None:
+            await self._ask(step_id, context.question)
         log.debug("tool.done", tool=tool.name, ok=outcome.ok, seconds=round(time.monotonic() - started, 3))
         await self._finish(step_id, outcome, context if outcome.ok else None)
+        return outcome
+
+    async def _ask(self, step_id: str, question: Question) -> NoReturn:
+        """Put the question and park: its row waits, nothing else does. The step stays begun until it is answered."""
+        journal = self._journal
+        content = {"text": question_text(question), "question": {"id": step_id, **stored_question(question)}}
+        row = self._reply_to.outbound(
+            content=content, turn_id=journal.turn_id, key=f"{journal.turn_id}:{step_id}:question"
+        )
+        place = {key: row[key] for key in ("session_id", "turn_id", "channel_type", "platform_id", "thread_id")}
+        journal.add(
+            QuestionAsked(
+                id=step_id,
+                title=question.title,
+                text=question.text,
+                options=question.options,
+                seconds=question.seconds,
+            ),
+            soon=False,
+        )
+
+        async def work(conn: AsyncConnection, first_seq: int) -> None:
+            await insert_ignoring(conn, MessageOut, **(row | {"seq": first_seq}))
+            await insert_ignoring(
+                conn,
+                PendingQuestion,
+                id=step_id,
+                message_out_id=row["id"],
+                question=stored_question(question),
+                expires_at=now(question.seconds),
+                **place,
+            )
+
+        await journal.write(work, activity="awaiting human", messages=1)
+        self._bells.deliver(row["id"])
+        raise ParkedError(f"{question.title}: {question.text}", question.seconds)
+
+    async def _answer_to(self, step_id: str) -> ToolOutcome | None:
+        """What came of the question this step asked; None: it asked none. Still open: the turn is parked again."""
+        question = await self._db.read(lambda conn: find_question(conn, step_id))
+        if question is None:
+            return None
+        if question.status == "pending" and not await self._db.transact(lambda conn: expire_question(conn, step_id)):
+            question = await self._db.read(lambda conn: find_question(conn, step_id))
+            assert question is not None
+            if question.status == "pending":
+                left = (question.expires_at - question.at).total_seconds()
+                asked = question.question
+                raise ParkedError(f"{asked['title']}: {asked['text']}", max(left, 0.0))
+        if question.status == "answered":
+            outcome = ToolOutcome(question.answer)
+        else:
+            outcome = ToolOutcome(f"Nobody answered within {question.question['seconds']:g} seconds.", ok=False)
+        await self._finish(step_id, outcome, None)
         return outcome
 
     async def _finish(self, step_id: str, outcome: ToolOutcome, context: ToolContext | None) -> None:

@@ -2,31 +2,45 @@
 
 import asyncio
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import structlog
 
-from adapters.contracts import Limits, Provider, Query, QueryInput
+from adapters.contracts import Limits, ParkedError, Query, QueryInput
 from adapters.errors import AdapterError, ErrorClass, ProviderError
 from adapters.events import Failed, ProviderEvent, Result, SessionStarted, ToolCall, UsageReport
+from adapters.model_port import ModelProvider
+from adapters.registry import AnyProvider
+from adapters.transcript import Item, Said
 from models.database import uninterrupted
 from models.errors import LeaseLostError, StoreError
-from workers.ending import Ended, Ending, Failure
+from models.inbox import waits_to_interrupt
+from workers.budget import Purse, limits_of
+from workers.compaction import Compactor
+from workers.ending import Ended, Ending
 from workers.events import envelope
+from workers.failover import Choice, after
 from workers.formatting import format_prompt, plain_text
+from workers.gate import FleetGate
 from workers.ingest import record_rejection
 from workers.journal import Journal
 from workers.loop import Stop, current_job
+from workers.model_journal import ModelJournal
 from workers.opening import Elsewhere, NoSuchSession, NothingToDo, OpenedTurn, open_next
 from workers.replies import ReplyTo
 from workers.runtime import Runtime
+from workers.system_prompt import system_prompt
+from workers.tool_loop import ToolLoop
 from workers.toolbox import JournaledToolBox
+from workers.verdicts import Failure
 from workers.watchdog import SilenceError, Watchdog
 
 log = structlog.get_logger()
 
-WakeOutcome = Literal["nothing", "elsewhere", "completed", "waiting", "failed", "cancelled", "handed_over", "lost"]
+WakeOutcome = Literal[
+    "nothing", "elsewhere", "completed", "waiting", "parked", "failed", "cancelled", "handed_over", "lost"
+]
 
 
 async def wake(
@@ -61,8 +75,8 @@ async def wake(
         return "lost"
     for message_out_id in ended.deliveries:
         runtime.bells.deliver(message_out_id)
-    if ended.wake or (opened.leftover and ended.status != "waiting"):
-        runtime.bells.wake(session_id, opened.provider)
+    if ended.wake or (opened.leftover and ended.status not in ("waiting", "parked")):
+        runtime.bells.wake(session_id, ended.provider or opened.provider)
     return ended.status  # type: ignore[return-value]
 
 
@@ -89,38 +103,83 @@ class _Attempt:
         self._turn = turn
         self._job = current_job()
         self._journal = Journal(runtime.db, runtime.publisher, turn.lease, turn.id, turn.event_seq, self._job)
-        self._ending = Ending(runtime.db, self._journal, turn, runtime.backoff)
+        self._ending = Ending(runtime.db, self._journal, turn, runtime.patience)
         self._heard = _Heard()
         self._prompt = ""
         self._watchdog = Watchdog(runtime.settings.silent_seconds)
+        self._loop: ToolLoop | None = None
+        self._notebook: ModelJournal | None = None
+        self._purse: Purse | None = None
+        self._looking: asyncio.Task[None] | None = None
 
     async def run(self, *, stopped: bool) -> Ended:
         with self._runtime.leases.hold(self._turn.lease, self._job) as self._held:
+            self._held.on_mail = self._look_for_interruption
             try:
-                return await (self._stopped() if stopped else self._run())
+                ended = await (self._stopped() if stopped else self._run())
+                ended.deliveries += self._purse.deliveries if self._purse is not None else []
+                return ended
             finally:
+                if self._looking is not None:
+                    self._looking.cancel()
                 await self._journal.close()  # also when the lease is lost: nothing flushes behind our back
 
     async def _run(self) -> Ended:
+        parked: ParkedError | None = None
+        other: Choice | None = None
         try:
             failure = await self._judge(await self._ask_provider()) if self._turn.verdict is None else self._verdict()
+            if failure is not None:
+                other = await self._other()
+            await self._journal.close()
+        except ParkedError as error:
+            parked, failure = error, None
             await self._journal.close()
         except asyncio.CancelledError:
             return await self._stopped()
         # From here on only whole transactions follow, which no stop tears apart.
         self._held.ending = True
+        if parked is not None:
+            return await self._ending.park(parked)
         if failure is not None:
-            return await self._ending.fail(failure)
+            return await self._ending.fail(failure, other)
         try:
-            return await self._ending.complete(
-                self._prompt, self._heard.results, self._heard.usage, self._heard.continuation
-            )
+            return await self._complete()
         except StoreError:
             raise
         except Exception as error:  # what cannot be written now cannot be written by five more tries
             log.exception("turn.not_stored", turn=self._turn.id)
             why = f"its answer could not be stored ({type(error).__name__})"
             return await self._ending.fail(Failure(ErrorClass.INTERNAL, why, retryable=False))
+
+    async def _complete(self) -> Ended:
+        heard = self._heard
+        if self._loop is not None and self._notebook is not None:
+            # Its usage is on record with its model calls.
+            return await self._ending.complete(heard.results, self._loop.said, [], None, also=self._notebook.write_end)
+        said: list[Item] = [Said("user", self._prompt)]
+        said += [Said("assistant", result.text) for result in heard.results if result.text.strip()]
+        return await self._ending.complete(heard.results, said, heard.usage, heard.continuation)
+
+    async def _other(self) -> Choice | None:
+        """Who could go on with this turn. Once it has said something, only one that will not say it again."""
+        turn, providers = self._turn, self._runtime.registry.providers
+        other = after(turn.offered, turn.provider, turn.tried)
+        if other is None or other.provider not in providers.names:
+            return None
+        same_journal = self._loop is not None and isinstance(providers.get(other.provider), ModelProvider)
+        return other if same_journal or not await self._ending.has_said_something() else None
+
+    def _look_for_interruption(self) -> None:
+        """Somebody said something while the turn runs. It joins before the next model call anyway; does it wait for
+        that?"""
+        if self._loop is not None and (self._looking is None or self._looking.done()):
+            self._looking = asyncio.create_task(self._interrupt_if_wanted(self._loop))
+
+    async def _interrupt_if_wanted(self, loop: ToolLoop) -> None:
+        session_id = self._turn.lease.session_id
+        if await self._runtime.db.read(lambda conn: waits_to_interrupt(conn, session_id)):
+            loop.interrupt()
 
     def _verdict(self) -> Failure:
         assert self._turn.verdict is not None
@@ -141,11 +200,16 @@ class _Attempt:
                     break
         except SilenceError:
             silent = f"the provider said nothing for {self._runtime.settings.silent_seconds:g} s"
+            if isinstance(provider, ModelProvider):
+                account = (provider.manifest.adapter_id, provider.account)
+                await self._runtime.breaker.failed(account, ProviderError(silent, ErrorClass.PROVIDER_HANG))
             return Failure(ErrorClass.PROVIDER_HANG, silent, retryable=True)
-        except LeaseLostError:
+        except (LeaseLostError, ParkedError):
             raise
         except ProviderError as error:
-            return Failure(error.error_class, str(error), error.error_class.can_pass, error.retry_after)
+            return Failure(
+                error.error_class, str(error), error.error_class.can_pass, error.retry_after, asked=error.asked
+            )
         except AdapterError as error:
             return Failure(ErrorClass.INVALID_REQUEST, str(error), retryable=False)
         except Exception as error:  # a driver's bug must not take the message with it
@@ -158,20 +222,22 @@ class _Attempt:
         if self._heard.failure is None:
             return None
         said = self._heard.failure
-        return Failure(said.error_class, said.message, said.retryable, said.retry_after)
+        return Failure(said.error_class, said.message, said.retryable, said.retry_after, said.asked)
 
-    async def _start(self, provider: Provider) -> Query:
+    async def _start(self, provider: AnyProvider) -> Query:
         turn, runtime = self._turn, self._runtime
         self._prompt = format_prompt(turn.messages)
         workspace = await runtime.workspace(turn.folder)
+        reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
         tools = JournaledToolBox(
             runtime.db,
             runtime.bells,
             runtime.registry.tools,
             self._journal,
             self._watchdog,
-            ReplyTo.to_last_of(turn.lease.session_id, turn.messages),
+            reply_to,
             agent_group=turn.folder,
+            workspace=workspace,
             # A provider that asks anew on a second attempt may use an id again for another call.
             key_prefix="" if self._replays_steps() else f"{turn.attempt}:",
         )
@@ -186,7 +252,21 @@ class _Attempt:
             limits=Limits(seconds_silent=runtime.settings.silent_seconds),
             options=turn.options,
         )
-        return provider.query(given)
+        if not isinstance(provider, ModelProvider):
+            return provider.query(given)
+        prompt = await system_prompt(runtime.settings.workspace_root, turn.folder, turn.name, tools.specs)
+        budgeted = bool(limits_of(turn.config, reply_to.sender_id))
+        self._notebook = ModelJournal(self._journal, turn, reply_to.sender_id, budgeted=budgeted)
+        self._purse = Purse(runtime.db, self._journal, turn, reply_to.sender_id)
+        self._loop = ToolLoop(
+            provider,
+            replace(given, system_prompt=prompt),
+            self._notebook,
+            FleetGate(provider, runtime.breaker, runtime.governor, self._purse, self._notebook),
+            Compactor(workspace),
+            self._watchdog.alive,
+        )
+        return self._loop
 
     def _hear(self, event: ProviderEvent) -> None:
         match event:

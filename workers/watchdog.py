@@ -34,6 +34,11 @@ class Watchdog:
                 self._timeout = None
             yield event
 
+    def alive(self) -> None:
+        """A sign of life that is no event."""
+        if not self._busy:
+            self._reschedule(asyncio.get_running_loop().time() + self._seconds)
+
     @contextmanager
     def busy(self) -> Iterator[None]:
         """Within this, silence is not the provider's."""

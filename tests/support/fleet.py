@@ -24,12 +24,16 @@ class HeldBells:
         self.wakes: list[tuple[str, str]] = []
         self.deliveries: list[str] = []
         self.doubtful: list[str] = []
+        self.nudges: list[str] = []
 
     def wake(self, session_id: str, provider: str) -> None:
         self.wakes.append((session_id, provider))
 
     def deliver(self, message_out_id: str) -> None:
         self.deliveries.append(message_out_id)
+
+    def nudge(self, session_id: str) -> None:
+        self.nudges.append(session_id)
 
     def settle(self, message_out_id: str) -> None:
         self.doubtful.append(message_out_id)
@@ -73,8 +77,7 @@ class Fleet:
         given = {"agent_group": "demo", "text": text} | fields
         given = {key: value for key, value in given.items() if value is not None}
         accepted = await accept(self.db, self.runtime.registry, self.runtime.settings, parse_incoming(given))
-        if accepted.wake_provider is not None:
-            self.bells.wake(accepted.session_id, accepted.wake_provider)
+        accepted.ring(self.bells)
         return accepted
 
     async def wake(self, session_id: str) -> str:

@@ -14,6 +14,7 @@ class Wired:
     response_scope: str = "all"
     trigger_rules: dict[str, Any] = field(default_factory=dict)
     session_mode: str = "shared"
+    follow_up: str = "enqueue"
     messaging_group_id: str = "place"
 
     @property

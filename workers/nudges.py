@@ -1,0 +1,50 @@
+"""Nudges: telling the worker that runs a session that somebody has said something meanwhile. Best effort: the lease's
+renewal notices the same, only later."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final
+
+import redis.asyncio
+import structlog
+from redis.exceptions import RedisError
+
+log = structlog.get_logger()
+
+_PREFIX: Final = "nudge:"
+AGAIN_SECONDS: Final = 1.0
+
+
+def nudge_channel(session_id: str) -> str:
+    return f"{_PREFIX}{session_id}"
+
+
+class Nudges:
+    """Listens for all sessions with one connection: a nudge is rare, a subscription per turn would not be."""
+
+    def __init__(self, client: redis.asyncio.Redis, heard: Callable[[str], None]) -> None:
+        self._client = client
+        self._heard = heard
+        self._task = asyncio.create_task(self._run(), name="longshore-nudges")
+
+    async def close(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while True:
+            with suppress(RedisError, OSError, TimeoutError):
+                async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
+                    await pubsub.psubscribe(f"{_PREFIX}*")
+                    while not self._is_cancelled():
+                        message = await pubsub.get_message(timeout=30.0)
+                        if message is not None:
+                            self._heard(message["channel"].decode().removeprefix(_PREFIX))
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    @staticmethod
+    def _is_cancelled() -> bool:
+        """The Redis client may turn a cancellation that comes while it connects into one of its own errors."""
+        task = asyncio.current_task()
+        return task is not None and bool(task.cancelling())
