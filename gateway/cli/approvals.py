@@ -16,6 +16,7 @@ from models.consent import Approval
 from models.groups import AgentGroup
 from models.lookup import short
 from models.sessions import Session
+from workers.budget import decide
 
 BY = "cli"
 _RISKS = {"low": "low", "medium": "[yellow]medium[/yellow]", "high": "[red]high[/red]"}
@@ -67,8 +68,6 @@ async def _decide(desk: Desk, fragment: str, *, approve: bool, usd: float | None
     rows = await desk.db.read(lambda conn: _rows(conn, query))
     if len(rows) != 1:
         fail(f"{'several approvals end' if rows else 'no approval ends'} with {fragment!r}; see: longshore approvals")
-    from workers.budget import decide
-
     decided = await decide(desk.db, rows[0].id, approve=approve, decided_by=BY, usd=usd)
     for session_id, provider in decided.wakes:
         desk.bells.wake(session_id, provider or desk.settings.default_provider)

@@ -11,8 +11,9 @@ import typer
 from rich.console import Console
 
 from adapters.events import Envelope, TurnEnded, TurnStarted
+from gateway.assistant import FOLDER as ASSISTANT
 from gateway.cli.chat_printer import ChatPrinter
-from gateway.cli.conversation import Conversation, fresh_place
+from gateway.cli.conversation import ENDS, Conversation, fresh_place
 from gateway.cli.desk import Desk, fail, out, run, shown
 from gateway.cli.terminal import Terminal, is_interactive
 from models.base import AnyRow
@@ -20,7 +21,6 @@ from models.groups import agent_folders, find_agent_group
 from workers.events import redis_client
 from workers.ingest import RefusedError
 
-ASSISTANT = "assistant"
 HISTORY_FILE = "chat_history"
 _HELP = (
     "[dim]  Enter sends, Alt-Enter begins a new line, arrows recall. A message sent while the agent works joins in.\n"
@@ -132,6 +132,7 @@ class _Talk:
         self._terminal = terminal
         self._printer = printer
         self._following: asyncio.Task[None] | None = None
+        self._unanswered = False
 
     async def run(self, place: str) -> None:
         provider = self._group.provider or f"{self._desk.settings.default_provider}, the default"
@@ -155,7 +156,7 @@ class _Talk:
                             self._printer.note(f"[dim]a new conversation; come back to it: {shown(come_back)}[/dim]")
                         case text:
                             await self._say(conversation, text)
-                if self._terminal.busy:
+                if self._unanswered:
                     self._printer.note("[dim]your message stays, and is answered: longshore chat shows it later[/dim]")
             finally:
                 await self._stop_following()
@@ -171,6 +172,7 @@ class _Talk:
         self._printer.echo(text)
         try:
             await conversation.say(text)
+            self._unanswered = True
         except RefusedError as error:
             self._printer.note(f"[red]{shown(error)}[/red]")
         self._follow(conversation)
@@ -184,15 +186,17 @@ class _Talk:
             match item.event:
                 case TurnStarted():
                     self._terminal.busy = True
-                case TurnEnded():
+                case TurnEnded(status=status):
                     self._terminal.busy = False
+                    if status in ENDS:
+                        self._unanswered = False
 
     async def _stop_following(self) -> None:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
             self._following = None
-        self._terminal.busy = False
+        self._terminal.busy = self._unanswered = False
 
     async def _next_line(self) -> str | None:
         """What is typed next; whatever stops the events stops the chat."""

@@ -107,6 +107,8 @@ class Conversation:
         """Whether this event ends the waiting for an answer to a message: its turn has ended, or asks back."""
         if not isinstance(item.event, TurnEnded) or item.event.status not in ENDS:
             return False
+        if accepted.answered_turn is not None:
+            return item.turn == accepted.answered_turn
         state = await self._desk.db.read(lambda conn: message_state(conn, accepted.message_id))
         if state is None or state.status not in ("pending", "processing"):
             return True

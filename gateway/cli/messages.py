@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from adapters.events import TurnEnded, TurnStarted
+from adapters.events import MessagesJoined, TurnEnded, TurnStarted
 from gateway.cli.desk import Desk, err, fail, out, print_json, run
 from gateway.cli.listening import nobody_listens
 from gateway.cli.stream import EventPrinter
@@ -70,9 +70,9 @@ async def _after_sending(desk: Desk, follower: Follower, accepted: Accepted, wai
 async def _show_answer(follower: Follower, accepted: Accepted, as_json: bool) -> bool:
     """Show events of the turn that has our message, until it ends for good."""
     printer = EventPrinter(out, usage=True)
-    ours: str | None = None
+    ours = accepted.answered_turn
     async for item in follower.events():
-        if isinstance(item.event, TurnStarted) and accepted.seq in item.event.messages:
+        if isinstance(item.event, TurnStarted | MessagesJoined) and accepted.seq in item.event.messages:
             ours = item.turn
         if ours is None or item.turn != ours:
             continue

@@ -16,6 +16,7 @@ from models.consent import PendingQuestion
 from models.groups import AgentGroup
 from models.lookup import short
 from models.sessions import Session
+from workers.questions import give_answer
 
 BY = "cli"
 
@@ -59,8 +60,6 @@ def answer(
             fail(
                 f"{'several questions end' if rows else 'no question ends'} with {question!r}; see: longshore questions"
             )
-        from workers.questions import give_answer
-
         answered = await give_answer(desk.db, rows[0].id, text, BY)
         desk.bells.wake(answered.session_id, answered.provider or desk.settings.default_provider)
         out.print(f"answered. {shown(rows[0].folder)} goes on")

@@ -3,6 +3,7 @@
 from rich.console import Console
 from rich.text import Text
 
+from adapters.errors import ErrorClass
 from adapters.events import (
     DeliveryChanged,
     Envelope,
@@ -26,6 +27,8 @@ from gateway.cli.desk import shown, visible
 from gateway.cli.figures import spent
 from models.lookup import short
 
+_THOUGHT = "[dim italic]…"
+
 
 class EventPrinter:
     """`prefix` shows which session a line belongs to, for a reader of many. `usage` shows with each turn's end what it
@@ -36,16 +39,22 @@ class EventPrinter:
         self._prefix = prefix
         self._usage = usage
         self._used: list[UsageReport] = []
-        self._writing: str | None = None  # the turn whose text stands on the current line
+        self._writing: tuple[str | None, bool] | None = None  # whose text or thought stands on the current line
+        self._thoughts: dict[str | None, str] = {}
 
     def show(self, item: Envelope) -> None:
+        if isinstance(item.event, Thinking):
+            self._think(item, item.event.text)
+            return
+        if thought := self._thoughts.pop(item.turn, None):
+            self._console.print(f"{self._head(item)}{_THOUGHT} {shown(thought)}[/]", soft_wrap=True)
         if isinstance(item.event, UsageReport):
             self._used.append(item.event)
         elif isinstance(item.event, TextDelta):
             # Where many write at once, whole texts are shown instead of their pieces.
             if not self._prefix:
                 self._delta(item, item.event.text)
-        elif isinstance(item.event, Message) and self._writing == item.turn:
+        elif isinstance(item.event, Message) and self._is_writing(item):
             self._break()
         elif (line := self._line(item)) is not None:
             self._break()
@@ -54,13 +63,26 @@ class EventPrinter:
     def close(self) -> None:
         self._break()
 
-    def _delta(self, item: Envelope, text: str) -> None:
-        if self._writing != item.turn:
+    def _think(self, item: Envelope, text: str) -> None:
+        """Thoughts come in pieces, too, and no event says when one is whole: what comes next does."""
+        if self._prefix:
+            self._thoughts[item.turn] = self._thoughts.get(item.turn, "") + text
+        else:
+            self._delta(item, text, thought=True)
+
+    def _delta(self, item: Envelope, text: str, *, thought: bool = False) -> None:
+        if self._writing != (item.turn, thought):
             self._break()
-            self._console.print(self._head(item) + "[green]│[/green] ", end="")
-            self._writing = item.turn
+            self._console.print(f"{self._head(item)}{f'{_THOUGHT}[/]' if thought else '[green]│[/green]'} ", end="")
+            self._writing = item.turn, thought
         # Control characters could move the cursor or colour what follows: a model's text is not trusted.
-        self._console.print(Text(visible(text)), end="", soft_wrap=True)
+        self._write(visible(text), "dim italic" if thought else "")
+
+    def _write(self, text: str, style: str) -> None:
+        self._console.print(Text(text, style), end="", soft_wrap=True)
+
+    def _is_writing(self, item: Envelope) -> bool:
+        return self._writing == (item.turn, False)
 
     def _line(self, item: Envelope) -> str | None:
         match item.event:
@@ -71,13 +93,16 @@ class EventPrinter:
                 return f"[dim]■ done{self._spent('  ')}[/dim]"
             case TurnEnded(status="waiting", error=error, retry_in=seconds):
                 return f"[yellow]■ {shown(error or 'failed')}; again in {seconds or 0:g} s[/yellow]"
+            case TurnEnded(status="parked", error_class=ErrorClass.BUDGET, error=error):
+                return f"[yellow]⏸ {shown(error or 'the budget is spent')}[/yellow]"
             case TurnEnded(status="parked", error=error):
                 return f"[yellow]⏸ waiting for an answer{': ' * bool(error)}{shown(error or '')}[/yellow]"
             case TurnEnded(status="handed_over", error=error):
                 return f"[yellow]■ {shown(error or 'handed over to another worker')}[/yellow]"
-            case QuestionAsked(title=title, text=text, options=options):
+            case QuestionAsked(id=question, title=title, text=text, options=options):
                 choices = "".join(f"\n  [bold]{n}[/bold] {shown(option)}" for n, option in enumerate(options, 1))
-                return f"[yellow]?[/yellow] [bold]{shown(title)}[/bold] {shown(text)}{choices}"
+                hint = f"[dim]longshore answer {short(question)} TEXT[/dim]"
+                return f"[yellow]?[/yellow] [bold]{shown(title)}[/bold] {shown(text)}{choices}\n  {hint}"
             case MessagesJoined(messages=messages):
                 return f"[dim]+ message {', '.join(map(str, messages))}[/dim]"
             case TurnEnded(status=status, error=error):
@@ -86,9 +111,7 @@ class EventPrinter:
                 return f"[cyan]⚙ {shown(name)}[/cyan] [dim]{shown(preview)}[/dim]"
             case ToolResult(name=name, ok=ok):
                 return f"[cyan]  {'✓' if ok else '✗'} {shown(name)}[/cyan]"
-            case Thinking(text=text):
-                return f"[dim italic]… {shown(text)}[/dim italic]"
-            case Message(text=text) | Result(text=text) if self._writing != item.turn:
+            case Message(text=text) | Result(text=text) if not self._is_writing(item):
                 # Nobody saw it being written: show it whole.
                 return f"[green]│[/green] {shown(text)}"
             case Progress(text=text) | Stderr(text=text):

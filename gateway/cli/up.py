@@ -17,15 +17,20 @@ from redis.exceptions import RedisError
 
 from adapters.events import TurnEnded
 from adapters.registry import Registry
+from gateway.assistant import FOLDER as ASSISTANT
+from gateway.assistant import ensure_assistant, ensure_instructions
 from gateway.cli.desk import Desk, fail, out
+from gateway.cli.desk import shown as shown_text
 from gateway.cli.stream import EventPrinter
 from gateway.demo import FIRST_MESSAGE, FOLDER, ensure_demo
 from gateway.embedded import EmbeddedValkey, announce, free_port, withdraw, write_private
+from gateway.keys import NO_KEY_NEEDED, missing_key, provider_with_key
 from gateway.supervisor import Supervisor
 from models import schema
 from models.database import database_url, shown
 from models.errors import StoreError
 from models.fleet import living_processes
+from models.groups import find_agent_group
 from models.lookup import counts, list_sessions
 from workers.events import Follower, redis_client
 from workers.ingest import accept, parse_incoming
@@ -107,6 +112,9 @@ class _Up:
         desk = Desk(settings)
         try:
             is_new = await desk.db.transact(ensure_demo)
+            if settings.default_provider != NO_KEY_NEEDED:
+                await desk.db.transact(ensure_assistant)
+                await asyncio.to_thread(ensure_instructions, settings.workspace_root)
             self._start_fleet(settings)
             await self._wait_for_worker(desk)
             await self._greet(desk, is_new)
@@ -117,8 +125,8 @@ class _Up:
     async def _start_broker(self) -> Settings:
         """Use what the environment names; bring up what it does not."""
         changes: dict[str, str] = {}
-        if "DEFAULT_PROVIDER" not in os.environ:
-            changes["default_provider"] = "scripted"
+        if not os.environ.get("DEFAULT_PROVIDER"):
+            changes["default_provider"] = provider_with_key()
         if not os.environ.get("REDIS_URL"):
             valkey = EmbeddedValkey(self._home)
             changes["redis_url"] = valkey.url
@@ -185,15 +193,32 @@ class _Up:
                 f"\ngoing on with {known} session{'s' * (known != 1)}"
                 + (f", {waiting} messages waiting" * bool(waiting))
             )
+        await self._introduce_assistant(desk)
         out.print(
             "\nIn another terminal, in this folder, after [bold]export PATH=$PWD/.venv/bin:$PATH[/bold]\n"
             '  [bold]longshore send demo "what time is it?"[/bold]\n'
             '  [bold]longshore send demo "please fail"[/bold]    watch the retries\n'
             '  [bold]longshore send demo "go slow"[/bold]        and kill -9 the worker meanwhile\n'
+            '  [bold]longshore chat demo[/bold]                  say "ask me something": it waits for your answer\n'
             "  [bold]longshore sessions[/bold]                   what goes on\n"
             "  [bold]longshore doctor[/bold]                     is everything well?\n"
             "\n[dim]Events of the whole fleet (longshore tail):[/dim]"
         )
+
+    async def _introduce_assistant(self, desk: Desk) -> None:
+        if desk.settings.default_provider == NO_KEY_NEEDED:
+            return
+        group = await desk.db.read(lambda conn: find_agent_group(conn, ASSISTANT))
+        assert group is not None, "it was made when we started"
+        provider = group.provider or desk.settings.default_provider
+        own = getattr(desk.registry.providers.get(provider), "default_model", None)
+        model = group.model or desk.settings.default_model or own or "its own model"
+        out.print(
+            f"\n[bold]{shown_text(group.name)}[/bold] is on {shown_text(provider)} ({shown_text(model)}). "
+            "Talk with it: [bold]longshore chat[/bold]"
+        )
+        if missing := missing_key(provider):
+            out.print(f"[yellow]{missing} is not set[/yellow]: it cannot answer until it is, and `make up` runs again")
 
     async def _first_message(self, desk: Desk) -> None:
         given = {"agent_group": FOLDER, "text": FIRST_MESSAGE, "sender_id": "you", "sender_name": "you"}

@@ -1,4 +1,4 @@
-"""A demo agent that needs no key: a script that streams, calls a tool and fails on request."""
+"""A demo agent that needs no key: a script that streams, calls a tool, asks back and fails on request."""
 
 from pathlib import Path
 
