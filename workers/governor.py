@@ -58,7 +58,7 @@ local KINDS = {{{", ".join(f"'{kind}'" for kind in KINDS)}}}
 """
     + """
 local clock = redis.call('TIME')
-local now_us = tonumber(clock[1]) * 1000000 + tonumber(clock[2]) + tonumber(ARGV[1])
+local now_us = tonumber(ARGV[1]) or tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local now = now_us / 1000000
 
 local stored, levels, paused_until = redis.call('HGETALL', KEYS[1]), {}, 0
@@ -195,11 +195,10 @@ return shown
 class RedisBuckets(Buckets):
     """The buckets of everybody who uses this Redis. Each operation is one script on the server and by its clock.
 
-    `ahead_seconds` is for tests, which do not wait: how far the scripts read that clock ahead. Raises what the client
-    raises."""
+    `clock` is for tests, which do not wait: seconds to use instead of the server's. Raises what the client raises."""
 
-    def __init__(self, client: redis.asyncio.Redis, *, ahead_seconds: float = 0.0) -> None:
-        self.ahead_seconds = ahead_seconds
+    def __init__(self, client: redis.asyncio.Redis, *, clock: Callable[[], float] | None = None) -> None:
+        self._clock = clock
         self._client = client
         self._slots = asyncio.Semaphore(AT_ONCE)
         # Sent whole when the server does not know them: after a restart, or a SCRIPT FLUSH.
@@ -235,8 +234,9 @@ class RedisBuckets(Buckets):
         return sorted(states, key=by_key)
 
     async def _run(self, script: Any, name: str, *arguments: str | float) -> Any:
+        now_us = round(self._clock() * 1_000_000) if self._clock else ""
         async with self._slots:
-            return await script(keys=[name], args=[round(self.ahead_seconds * 1_000_000), *arguments])
+            return await script(keys=[name], args=[now_us, *arguments])
 
 
 def name_of(key: BucketKey) -> str:
