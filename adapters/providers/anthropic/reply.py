@@ -12,7 +12,7 @@ from adapters.events import TextDelta, Thinking
 from adapters.model_port import Allowance, ModelReply, ModelRequest
 from adapters.providers import catalog
 from adapters.providers.anthropic.request import ADAPTER_ID
-from adapters.providers.openai.conversation import read_call, whole
+from adapters.providers.openai.conversation import cut_off, read_call, whole
 from adapters.providers.openai.wire import number
 from adapters.transcript import Called, ReplyItem, Said, Thought
 
@@ -86,6 +86,8 @@ class Reader:
             cache_read=self._counts.get("cache_read_input_tokens", 0),
             cache_write=self._counts.get("cache_creation_input_tokens", 0),
         )
+        if stop == "length":
+            items = cut_off(items)
         usage = catalog.usage_report(catalog.ANTHROPIC, self._model, used, self._request.options)
         return ModelReply(items, stop, usage, allowances(headers))
 

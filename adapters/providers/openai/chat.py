@@ -15,6 +15,7 @@ from adapters.providers.openai.conversation import (
     AssistantMessage,
     ToolMessage,
     UserMessage,
+    cut_off,
     data_url,
     kind_of,
     messages_of,
@@ -144,7 +145,8 @@ class Reader:
             items.append(Said("assistant", text))
         items += [read_call(call.id, call.name, "".join(call.written)) for call in self._calls]
         stop = _STOPS.get(self._finish, "tools" if self._calls else "refused" if self._refusal else "end")
-        return ModelReply(tuple(items), stop, self._usage(), allowances)
+        said = tuple(items)
+        return ModelReply(cut_off(said) if stop == "length" else said, stop, self._usage(), allowances)
 
     def _grow(self, delta: "ChoiceDelta | None") -> TextDelta | Thinking | None:
         if delta is None:

@@ -188,6 +188,15 @@ def data_url(shown: Shown) -> str:
     return f"data:{shown.media_type};base64,{shown.data}"
 
 
+def cut_off(items: tuple[ReplyItem, ...]) -> tuple[ReplyItem, ...]:
+    """What was said up to the limit. A call cut before its first argument looks like one without any, and is none."""
+    match items:
+        case (*before, Called(id=id, name=name, broken="") as last) if not last.arguments:
+            return (*before, Called(id, name, broken="(cut off)"))
+        case _:
+            return items
+
+
 def read_call(id: str, name: str, written: str) -> Called:
     """A call as the model wrote it. No arguments at all are written as nothing by some, and mean none."""
     try:

@@ -14,6 +14,7 @@ from adapters.providers.openai.conversation import (
     AssistantMessage,
     ToolMessage,
     UserMessage,
+    cut_off,
     data_url,
     file_name,
     kind_of,
@@ -146,7 +147,8 @@ class Reader:
         # Some servers do not repeat in the end what they sent on the way.
         output = response.output or [item for _, item in sorted(self._done.items())]
         items = tuple(item for one in output for item in _items(one.to_dict()))
-        return ModelReply(items, self._stop(response, output, items), self._usage(response), allowances)
+        stop = self._stop(response, output, items)
+        return ModelReply(cut_off(items) if stop == "length" else items, stop, self._usage(response), allowances)
 
     def _stop(self, response: "Response", output: "Iterable[ResponseOutputItem]", items: tuple[ReplyItem, ...]) -> Stop:
         if response.status == "incomplete":
