@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, new_id, now, values
+from models.upsert import insert_or_update
 
 _PENDING = text("status = 'pending'")
 
@@ -55,6 +56,14 @@ class Approval(Base):
     decided_at: Mapped[datetime | None] = mapped_column(Timestamp)
     expires_at: Mapped[datetime] = mapped_column(Timestamp)
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+async def put_question(
+    conn: AsyncConnection, question_id: str, message_out_id: str, question: dict[str, Any], seconds: float, **place: Any
+) -> None:
+    """Write a question down, once; it waits for so many seconds."""
+    asked = {"id": question_id, "message_out_id": message_out_id, "question": question} | place
+    await insert_or_update(conn, PendingQuestion, ["id"], expires_at=now(seconds), **asked)
 
 
 _OPEN_QUESTION = (

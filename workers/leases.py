@@ -51,6 +51,11 @@ class LeaseKeeper:
             if self._held.get(lease.session_id) is held:
                 del self._held[lease.session_id]
 
+    @property
+    def running(self) -> int:
+        """How many sessions this process runs."""
+        return len(self._held)
+
     def mail(self, session_id: str) -> None:
         """Somebody rang for a session; if it is one of ours, its turn is told."""
         if (held := self._held.get(session_id)) is not None and not held.ending:
@@ -66,7 +71,7 @@ class LeaseKeeper:
                 if self._held:
                     await self._renew()
                 if self._report is not None:
-                    await self._report(len(self._held))
+                    await self._report(self.running)
             except StoreError as error:
                 log.warning("leases.not_renewed", error=str(error))
             except Exception:  # whatever it is: a process that stops renewing loses all its sessions

@@ -16,8 +16,8 @@ from adapters.contracts import ParkedError, Question, Tool, ToolContext, ToolOut
 from adapters.errors import ToolError, UnknownDriverError
 from adapters.events import QuestionAsked
 from adapters.registry import Drivers
-from models.base import new_id, now
-from models.consent import PendingQuestion, expire_question, find_question
+from models.base import new_id
+from models.consent import expire_question, find_question, put_question
 from models.database import Database
 from models.outbox import MessageOut
 from models.turns import Step, count_steps, find_step, finish_step
@@ -152,15 +152,7 @@ class JournaledToolBox:
 
         async def work(conn: AsyncConnection, first_seq: int) -> None:
             await insert_ignoring(conn, MessageOut, **(row | {"seq": first_seq}))
-            await insert_ignoring(
-                conn,
-                PendingQuestion,
-                id=step_id,
-                message_out_id=row["id"],
-                question=stored_question(question),
-                expires_at=now(question.seconds),
-                **place,
-            )
+            await put_question(conn, step_id, row["id"], stored_question(question), question.seconds, **place)
 
         await journal.write(work, activity="awaiting human", messages=1)
         self._bells.deliver(row["id"])

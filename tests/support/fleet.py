@@ -80,8 +80,8 @@ class Fleet:
         accepted.ring(self.bells)
         return accepted
 
-    async def wake(self, session_id: str) -> str:
-        return await turn.wake(self.runtime, session_id, "scripted")
+    async def wake(self, session_id: str, provider: str = "scripted") -> str:
+        return await turn.wake(self.runtime, session_id, provider)
 
     async def answer_wakes(self) -> list[str]:
         wakes, self.bells.wakes = self.bells.wakes, []

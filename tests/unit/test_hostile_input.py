@@ -112,6 +112,7 @@ class Wired:
     session_mode: str = "shared"
     messaging_group_id: str = "place"
     agent_group_id: str = "agent"
+    follow_up: str = "enqueue"
 
 
 @pytest.mark.parametrize("rules", [{}, {"pattern": "tea"}])

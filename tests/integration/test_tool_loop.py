@@ -1,0 +1,352 @@
+"""Turns on the API providers, over real HTTP with the real SDKs, on both databases."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import update
+
+from adapters.contracts import ParkedError
+from models import PendingQuestion, Session, Step, TranscriptItem, Usage
+from models.base import now
+from tests.integration.conftest import MakeFleet
+from tests.support.fleet import Fleet
+from tests.support.model_api import Call, ModelApi, Think, reply, rule, script, stall
+from workers.ending import Ended, Ending
+from workers.ingest import RefusedError
+from workers.questions import give_answer
+
+ONE_TOOL = script(rule("time", reply("Let me look.", Call("clock", {"timezone": "UTC"})), "It is {result}."))
+
+
+@pytest.fixture
+async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ModelApi]:
+    async with ModelApi(ONE_TOOL) as server:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "fake-key-anthropic")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", server.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "fake-key-openai")
+        monkeypatch.setenv("OPENAI_BASE_URL", server.openai_url)
+        yield server
+        assert server.problems == []
+
+
+PROVIDERS = pytest.mark.parametrize("provider", ["anthropic", "openai"])
+
+
+@PROVIDERS
+@pytest.mark.spec("P3", "P4", "M7", "M8", "P21")
+async def test_a_turn_with_a_tool(fleet: Fleet, api: ModelApi, provider: str) -> None:
+    await fleet.add_group(provider=provider)
+    await fleet.send("what time is it?")
+    assert await fleet.answer_wakes() == ["completed"]
+    [answer] = await fleet.outbox()
+    assert answer.content["text"].startswith("It is ")
+    steps = await fleet.rows(Step, Step.number)
+    assert [(s.kind, s.status) for s in steps] == [("model", "finished"), ("tool", "finished"), ("model", "finished")]
+    items = await fleet.rows(TranscriptItem, TranscriptItem.position)
+    assert [item.type for item in items] == ["text", "text", "tool_call", "tool_result", "text"]
+    usage = await fleet.rows(Usage)
+    assert len(usage) == 2
+    assert {row.provider for row in usage} == {provider}
+    assert all(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens > 0 for row in usage)
+    [turn] = await fleet.turns()
+    assert turn.model
+    types = [row.type for row in await fleet.events()]
+    assert types == [
+        "turn_started", "message", "tool_call", "usage", "tool_result", "usage", "result", "turn_ended",
+    ]  # fmt: skip
+
+
+@PROVIDERS
+@pytest.mark.spec("P17")
+async def test_the_next_turn_knows_the_one_before(fleet: Fleet, api: ModelApi, provider: str) -> None:
+    await fleet.add_group(provider=provider)
+    await fleet.send("what time is it?")
+    await fleet.settle_down()
+    await fleet.send("thank you")
+    await fleet.settle_down()
+    assert [row.content["text"] for row in await fleet.outbox()][1] == "You said: thank you"
+    assert json.dumps(api.bodies[-1]).count("what time is it?") == 1
+
+
+@pytest.mark.parametrize(("first", "second"), [("anthropic", "openai"), ("openai", "anthropic")])
+@pytest.mark.spec("P17", "P20")
+async def test_either_provider_continues_the_others_conversation(
+    fleet: Fleet, api: ModelApi, first: str, second: str
+) -> None:
+    """Tool calls in the history included."""
+    api.script = script(
+        rule("time", reply(Think("a clock"), "Looking.", Call("clock", {"timezone": "UTC"})), "It is {result}."),
+        rule(
+            "again",
+            reply(Call("clock", {"timezone": "UTC"}), Call("clock", {"timezone": "Europe/Vienna"})),
+            "Now {result}.",
+        ),
+    )
+    await fleet.add_group(provider=first)
+    for provider, text in ((first, "what time is it?"), (second, "again please"), (first, "what time is it?")):
+        await fleet.execute(update(Session).values(provider=provider))
+        await fleet.send(text)
+        await fleet.settle_down()
+    assert [turn.status for turn in await fleet.turns()] == ["completed"] * 3
+    assert [turn.provider for turn in await fleet.turns()] == [first, second, first]
+    assert len(await fleet.outbox()) == 3
+
+
+@PROVIDERS
+@pytest.mark.spec("P3", "P4")
+async def test_the_prompt_grows_at_its_end_only(fleet: Fleet, api: ModelApi, provider: str) -> None:
+    """What a vendor has cached of one request serves the next: in a turn, and from turn to turn."""
+    await fleet.add_group(provider=provider)
+    for text in ("what time is it?", "thank you", "what time is it now?"):
+        await fleet.send(text)
+        await fleet.settle_down()
+    assert len(api.requests) == 5
+    conversations = [_prefixes(request.raw) for request in api.requests]
+    for earlier, later in zip(conversations, conversations[1:], strict=False):
+        assert later["head"] == earlier["head"], "model, tools and system prompt are the same bytes"
+        assert later["messages"].startswith(earlier["messages"])
+        assert len(later["messages"]) > len(earlier["messages"])
+
+
+def _prefixes(raw: bytes) -> dict[str, str]:
+    """The request's text around its conversation, and the conversation without its closing bracket."""
+    text = raw.decode()
+    name = next(key for key in ('"messages":', '"input":') if key in text)
+    start = text.index(name) + len(name)
+    _, end = json.JSONDecoder().raw_decode(text, start)
+    return {"head": text[:start] + text[end:], "messages": text[start : end - 1]}
+
+
+@pytest.mark.spec("P3")
+async def test_what_pays_is_marked_for_the_cache(fleet: Fleet, api: ModelApi) -> None:
+    """The system prompt and tools, which all sessions of an agent share, and the end of the conversation; no message
+    carries a mark, so that no old message ever changes."""
+    await fleet.add_group(provider="anthropic")
+    for text in ("what time is it?", "thank you"):
+        await fleet.send(text)
+        await fleet.settle_down()
+    for body in api.bodies:
+        assert body["cache_control"]["type"] == "ephemeral"
+        assert body["system"][-1]["cache_control"]["type"] == "ephemeral"
+        assert "cache_control" not in json.dumps(body["messages"])
+    usage = await fleet.rows(Usage, Usage.created_at)
+    assert usage[0].cache_read_tokens == 0
+    assert all(row.cache_read_tokens > 0 for row in usage[1:]), "the stand-in found the prefix it knew"
+
+
+@PROVIDERS
+@pytest.mark.spec("M7")
+async def test_parallel_calls_run_at_once_and_are_journaled_each(fleet: Fleet, api: ModelApi, provider: str) -> None:
+    calls = [Call("clock", {"timezone": zone}) for zone in ("UTC", "Europe/Vienna", "Asia/Tokyo")]
+    api.script = script(rule("times", reply(*calls), "There: {result}"))
+    await fleet.add_group(provider=provider)
+    await fleet.send("times please")
+    await fleet.settle_down()
+    steps = [step for step in await fleet.rows(Step, Step.number) if step.kind == "tool"]
+    assert sorted(step.input["timezone"] for step in steps) == ["Asia/Tokyo", "Europe/Vienna", "UTC"]
+    results = [item for item in await fleet.rows(TranscriptItem, TranscriptItem.position) if item.type == "tool_result"]
+    assert ["JST" in item.content["text"] for item in results] == [False, False, True], "in the order of the calls"
+
+
+@PROVIDERS
+@pytest.mark.spec("T1", "M9")
+async def test_bad_calls_are_answered_and_do_not_end_the_turn(fleet: Fleet, api: ModelApi, provider: str) -> None:
+    api.script = script(
+        rule(
+            "go", reply(Call("clock", "{not json"), Call("no_such_tool", {}), Call("clock", {"timezone": 7})), "Sorry."
+        )
+    )
+    await fleet.add_group(provider=provider)
+    await fleet.send("go")
+    assert await fleet.answer_wakes() == ["completed"]
+    results = [i.content for i in await fleet.rows(TranscriptItem, TranscriptItem.position) if i.type == "tool_result"]
+    assert [result["ok"] for result in results] == [False] * 3
+    assert "not a JSON object" in results[0]["text"]
+    assert "there is no tool 'no_such_tool'" in results[1]["text"]
+    assert results[2]["text"].startswith("clock: timezone: ")
+
+
+@pytest.mark.spec("P4")
+async def test_an_agent_that_never_ends_is_stopped(fleet: Fleet, api: ModelApi) -> None:
+    api.script = script(rule("loop", reply(Call("clock", {})), repeat=True))
+    await fleet.add_group(provider="openai", config={"provider_options": {"iterations": 4}})
+    await fleet.send("loop")
+    assert await fleet.answer_wakes() == ["failed"]
+    assert len(api.requests) == 4
+    [message] = await fleet.inbox()
+    assert message.error_class == "invalid_request"
+    assert "within 4 model calls" in message.error
+
+
+# --- Questions ---------------------------------------------------------------------------------------------------
+
+ASKING = script(
+    rule(
+        "paint",
+        reply(
+            "One moment.",
+            Call(
+                "ask_user_question",
+                {"title": "Colour", "question": "Which?", "options": ["red", "blue"], "timeout": 600},
+            ),
+            Call("clock", {"timezone": "UTC"}),
+        ),
+        "Painting.",
+    )
+)
+
+
+@PROVIDERS
+@pytest.mark.spec("M17", "C7", "T2")
+async def test_a_question_parks_the_turn_and_the_answer_goes_on_with_it(
+    make_fleet: MakeFleet, api: ModelApi, provider: str
+) -> None:
+    api.script = ASKING
+    fleet, other = await make_fleet(), await make_fleet()
+    await fleet.add_group(provider=provider)
+    accepted = await fleet.send("paint it")
+    assert await fleet.answer_wakes() == ["parked"]
+
+    [turn], [session], [question] = await fleet.turns(), await fleet.sessions(), await fleet.rows(PendingQuestion)
+    assert (turn.status, session.lease_owner, question.status) == ("parked", None, "pending")
+    [card] = await fleet.outbox()
+    assert card.content["text"] == "**Colour**\nWhich?\n1. red\n2. blue"
+    assert card.content["question"]["id"] == question.id
+    assert fleet.runtime.leases.running == 0, "nothing is kept for it in the process"
+    await fleet.sweep()
+    assert fleet.bells.wakes == [], "a parked turn rests until it is answered"
+
+    answer = await other.send("2")
+    assert answer.answered_turn == turn.id
+    assert other.bells.wakes == [(accepted.session_id, provider)]
+    assert await other.answer_wakes() == ["completed"]
+    assert len(api.requests) == 2, "the first call was not made again"
+    results = [i.content for i in await fleet.rows(TranscriptItem, TranscriptItem.position) if i.type == "tool_result"]
+    assert results[0]["text"] == "blue"
+    assert [m.status for m in await fleet.inbox()] == ["completed", "completed"]
+    assert [row.content["text"] for row in await fleet.outbox()] == [card.content["text"], "Painting."]
+    assert len([step for step in await fleet.rows(Step) if step.name == "clock"]) == 1
+
+
+@pytest.mark.spec("M17", "C7")
+async def test_a_question_nobody_answers_ends_by_itself(fleet: Fleet, api: ModelApi) -> None:
+    api.script = ASKING
+    await fleet.add_group(provider="anthropic")
+    await fleet.send("paint it")
+    await fleet.settle_down()
+    await fleet.execute(update(PendingQuestion).values(expires_at=now(-1)))
+    await fleet.execute(update(Session).values(resume_after=now(-1), woken_at=None))
+    await fleet.sweep()
+    assert await fleet.answer_wakes() == ["completed"]
+    results = [i.content for i in await fleet.rows(TranscriptItem, TranscriptItem.position) if i.type == "tool_result"]
+    assert results[0] == {
+        "id": results[0]["id"],
+        "name": "ask_user_question",
+        "ok": False,
+        "text": "Nobody answered within 600 seconds.",
+    }
+    [question] = await fleet.rows(PendingQuestion)
+    assert question.status == "expired"
+    with pytest.raises(RefusedError, match="too late: the agent no longer waits for it"):
+        await give_answer(fleet.db, question.id, "red", "me")
+
+
+@pytest.mark.spec("M17")
+async def test_an_answer_that_comes_while_the_turn_is_being_parked_is_not_missed(
+    fleet: Fleet, api: ModelApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.script = ASKING
+    await fleet.add_group(provider="anthropic")
+    await fleet.send("paint it")
+    real = Ending.park
+
+    async def answered_meanwhile(self: Ending, parked: ParkedError) -> Ended:
+        [question] = await fleet.rows(PendingQuestion)
+        await give_answer(fleet.db, question.id, "red", "me")
+        return await real(self, parked)
+
+    monkeypatch.setattr(Ending, "park", answered_meanwhile)
+    assert await fleet.answer_wakes() == ["parked"]
+    assert await fleet.answer_wakes() == ["completed"]
+
+
+@pytest.mark.spec("M17", "P11")
+async def test_a_script_can_ask_as_well(fleet: Fleet) -> None:
+    play = "- play:\n  - tool: ask_user_question\n    with: {title: Tea, question: 'Tea?', options: ['yes', 'no']}\n  - answer: 'so: {result}'"
+    await fleet.add_group(script=play)
+    await fleet.send("hello")
+    assert await fleet.answer_wakes() == ["parked"]
+    await fleet.send("No")
+    assert await fleet.answer_wakes() == ["completed"]
+    assert (await fleet.outbox())[-1].content == {"text": "so: no"}
+
+
+# --- Follow-ups --------------------------------------------------------------------------------------------------
+
+
+@PROVIDERS
+@pytest.mark.spec("M6")
+async def test_a_follow_up_joins_before_the_next_model_call(fleet: Fleet, api: ModelApi, provider: str) -> None:
+    await fleet.add_group(provider=provider)
+    api.fail(stall(200, when="time"))
+    first = await fleet.send("what time is it?")
+    fleet.bells.wakes.clear()
+    running = asyncio.create_task(fleet.wake(first.session_id, provider))
+    await api.arrived(1, "hanging")
+    second = await fleet.send("in Vienna, please")
+    api.release()
+    assert await running == "completed"
+    assert "in Vienna, please" in json.dumps(api.bodies[1])
+    assert [m.status for m in await fleet.inbox()] == ["completed", "completed"]
+    [turn] = await fleet.turns()
+    assert {m.turn_id for m in await fleet.inbox()} == {turn.id}
+    [answer] = await fleet.outbox()
+    assert answer.in_reply_to == second.message_id
+    assert fleet.bells.wakes == [], "nothing is left to do"
+    [joined] = [row.payload for row in await fleet.events() if row.type == "messages_joined"]
+    assert joined["messages"] == [2]
+
+
+@PROVIDERS
+@pytest.mark.spec("M6")
+async def test_an_interruption_cuts_the_stream_and_keeps_what_was_said(
+    fleet: Fleet, api: ModelApi, provider: str
+) -> None:
+    api.script = script(rule("story", "Once upon a time there was a ship."), rule("stop", "Stopped."))
+    api.chunk = 4
+    await fleet.add_group(provider=provider)
+    api.fail(stall(900, when="story"))
+    first = await fleet.send("tell a story")
+    fleet.bells.wakes.clear()
+    running = asyncio.create_task(fleet.wake(first.session_id, provider))
+    await api.arrived(1, "hanging")
+    await fleet.send("stop", follow_up="interrupt")
+    assert fleet.bells.nudges == [first.session_id]
+    fleet.runtime.leases.mail(first.session_id)  # what the nudge does
+    assert await running == "completed"
+    await api.arrived(1, "left")
+    assert [row.content["text"] for row in await fleet.outbox()] == ["Stopped."]
+    said = [
+        i.content["text"] for i in await fleet.rows(TranscriptItem, TranscriptItem.position) if i.role == "assistant"
+    ]
+    assert said[-1] == "Stopped."
+    assert "Once upon a time".startswith(said[0][:4]) if len(said) > 1 else True
+
+
+@pytest.mark.spec("M6")
+async def test_separate_waits_and_reject_is_refused(fleet: Fleet, api: ModelApi) -> None:
+    await fleet.add_group(provider="anthropic")
+    api.fail(stall(200, when="time"))
+    first = await fleet.send("what time is it?")
+    running = asyncio.create_task(fleet.wake(first.session_id, "anthropic"))
+    await api.arrived(1, "hanging")
+    await fleet.send("and a second thing", follow_up="separate")
+    with pytest.raises(RefusedError, match="the agent is at work"):
+        await fleet.send("and a third", follow_up="reject")
+    api.release()
+    assert await running == "completed"
+    await fleet.settle_down()
+    assert [turn.status for turn in await fleet.turns()] == ["completed", "completed"]
+    assert len(await fleet.inbox()) == 2
