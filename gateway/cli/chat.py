@@ -114,7 +114,7 @@ async def _begin(
 
 
 async def _at_terminal(desk: Desk, client: redis.asyncio.Redis, group: AnyRow, place: str) -> bool:
-    terminal = Terminal(desk.settings.home / HISTORY_FILE)
+    terminal = Terminal(desk.settings.home / HISTORY_FILE, sys.stdin.fileno(), sys.stdout)
     console = Console(file=cast("object", terminal), force_terminal=True, highlight=False)  # type: ignore[arg-type]
     await _Talk(desk, client, group, terminal, ChatPrinter(console)).run(place)
     return True

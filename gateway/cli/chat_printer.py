@@ -20,6 +20,7 @@ from gateway.cli.wrapping import Wrapper
 
 ME = "you"
 _HISTORY_CHARACTERS = 400
+_ASKING_TOOL = "ask_user_question"
 
 
 class ChatPrinter(EventPrinter):
@@ -31,11 +32,15 @@ class ChatPrinter(EventPrinter):
 
     def show(self, item: Envelope) -> None:
         match item.event:
+            case ToolCall(name=name) if name == _ASKING_TOOL:
+                pass  # the question itself follows
             case ToolCall(id=call, name=name, preview=preview):
                 self._break()
                 details = f" [dim]{shown(preview)}[/dim]" if preview else ""
                 self._console.print(f"[cyan]⚙ {shown(name)}[/cyan]{details} [dim]…[/dim] ", end="", soft_wrap=True)
                 self._tool = call
+            case ToolResult(name=name, ok=True) if name == _ASKING_TOOL:
+                pass
             case ToolResult(id=call, ok=ok) if call == self._tool:
                 self._console.print("[green]✓[/green]" if ok else "[red]✗[/red]")
                 self._tool = None

@@ -141,8 +141,9 @@ class LineEditor:
         if end:
             self._pasting = False
         else:
-            # The mark of the end may be cut in two.
+            # The mark of the end may be cut in two, and so may the end of a line.
             keep = next((n for n in range(len(_PASTE_ENDS) - 1, 0, -1) if data.endswith(_PASTE_ENDS[:n])), 0)
+            keep = keep or int(data.endswith("\r"))
             pasted, self._waiting = data[: len(data) - keep], data[len(data) - keep :]
         self.insert(visible(pasted.replace("\r\n", "\n").replace("\r", "\n")))
         return rest

@@ -34,12 +34,12 @@ def is_interactive() -> bool:
 class Terminal:
     """A text file for whoever writes, and a queue of `lines` for whoever reads; None in it: they want to leave."""
 
-    def __init__(self, history_file: Path) -> None:
+    def __init__(self, history_file: Path, keyboard: int, out: TextIO) -> None:
         self._history_file = history_file
         self._editor = LineEditor(_load(history_file))
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._out: TextIO = sys.stdout
-        self._fd = sys.stdin.fileno()
+        self._fd = keyboard
+        self._out = out
         self._busy = False
         self._drawn = False
         self._open = False

@@ -19,15 +19,15 @@ from adapters.events import TurnEnded
 from adapters.registry import Registry
 from gateway.assistant import FOLDER as ASSISTANT
 from gateway.assistant import ensure_assistant, ensure_instructions
-from gateway.cli.desk import Desk, fail, out
-from gateway.cli.desk import shown as shown_text
+from gateway.cli.desk import Desk, fail, out, shown
 from gateway.cli.stream import EventPrinter
 from gateway.demo import FIRST_MESSAGE, FOLDER, ensure_demo
 from gateway.embedded import EmbeddedValkey, announce, free_port, withdraw, write_private
 from gateway.keys import NO_KEY_NEEDED, missing_key, provider_with_key
 from gateway.supervisor import Supervisor
 from models import schema
-from models.database import database_url, shown
+from models.database import database_url
+from models.database import shown as shown_address
 from models.errors import StoreError
 from models.fleet import living_processes
 from models.groups import find_agent_group
@@ -108,7 +108,7 @@ class _Up:
     async def _work(self) -> None:
         settings = await self._start_broker()
         await asyncio.to_thread(schema.migrate, settings.database_url)
-        self._say("database", shown(database_url(settings.database_url)))
+        self._say("database", shown_address(database_url(settings.database_url)))
         desk = Desk(settings)
         try:
             is_new = await desk.db.transact(ensure_demo)
@@ -214,7 +214,7 @@ class _Up:
         own = getattr(desk.registry.providers.get(provider), "default_model", None)
         model = group.model or desk.settings.default_model or own or "its own model"
         out.print(
-            f"\n[bold]{shown_text(group.name)}[/bold] is on {shown_text(provider)} ({shown_text(model)}). "
+            f"\n[bold]{shown(group.name)}[/bold] is on {shown(provider)} ({shown(model)}). "
             "Talk with it: [bold]longshore chat[/bold]"
         )
         if missing := missing_key(provider):

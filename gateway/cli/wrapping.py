@@ -31,7 +31,7 @@ class Wrapper:
             self._column, self._space = 0, ""
             return "\n"
         if piece.isspace():
-            self._space = piece
+            self._space += piece
             return ""
         if piece.startswith(_FENCE):
             self._in_code = not self._in_code

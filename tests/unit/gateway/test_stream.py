@@ -13,7 +13,9 @@ from adapters.events import (
     Envelope,
     Failed,
     Message,
+    MessagesJoined,
     Progress,
+    QuestionAsked,
     Result,
     Stderr,
     TextDelta,
@@ -21,6 +23,7 @@ from adapters.events import (
     ToolCall,
     TurnEnded,
     TurnStarted,
+    UsageReport,
 )
 from gateway.cli.stream import EventPrinter
 from tests.unit.adapters.test_events import EVENTS
@@ -31,10 +34,10 @@ HOSTILE = "\x1b[2J\x1b]0;title\x07\x08\r\x00[bold]bracketed[/bold]\\"
 
 
 class Screen:
-    def __init__(self, *, prefix: bool = False) -> None:
+    def __init__(self, *, prefix: bool = False, usage: bool = False) -> None:
         self._file = io.StringIO()
         console = Console(file=self._file, width=80, highlight=False, color_system=None)
-        self._printer = EventPrinter(console, prefix=prefix)
+        self._printer = EventPrinter(console, prefix=prefix, usage=usage)
 
     def show(self, *events: AnyEvent, turn: str = "t1", session: str = "session-12345678") -> "Screen":
         for event in events:
@@ -65,6 +68,15 @@ def test_every_event_has_a_line_or_is_silent_on_purpose(name: str) -> None:
         (TurnEnded(status="completed"), "■ done\n"),
         (TurnEnded(status="waiting", error="busy", retry_in=5.0), "■ busy; again in 5 s\n"),
         (TurnEnded(status="handed_over"), "■ handed over to another worker\n"),
+        (TurnEnded(status="handed_over", error="x is down: going on with y"), "■ x is down: going on with y\n"),
+        (TurnEnded(status="parked", error="Tea?"), "⏸ waiting for an answer: Tea?\n"),
+        (TurnEnded(status="parked"), "⏸ waiting for an answer\n"),
+        (TurnEnded(status="parked", error="spent", error_class=ErrorClass.BUDGET), "⏸ spent\n"),
+        (
+            QuestionAsked(id="question-12345678", title="Tea?", text="Now.", options=("Yes", "No"), seconds=5),
+            "? Tea? Now.\n  1 Yes\n  2 No\n  longshore answer 12345678 TEXT\n",
+        ),
+        (MessagesJoined(messages=(3, 4)), "+ message 3, 4\n"),
         (TurnEnded(status="failed", error="no key", error_class=ErrorClass.AUTH), "■ failed: no key\n"),
         (TurnEnded(status="cancelled"), "■ cancelled: \n"),
         (ToolCall(id="1", name="clock", preview="timezone=UTC"), "⚙ clock timezone=UTC\n"),
@@ -100,6 +112,21 @@ def test_a_result_nobody_saw_being_written_is_shown_whole() -> None:
 def test_a_tool_in_the_middle_of_a_text_gets_a_line_of_its_own() -> None:
     screen = Screen().show(TextDelta(text="let me see"), ToolCall(id="1", name="clock"), TextDelta(text="it is nine"))
     assert [line.rstrip() for line in screen.close().splitlines()] == ["│ let me see", "⚙ clock", "│ it is nine"]
+
+
+@pytest.mark.spec("G4")
+def test_thoughts_in_pieces_are_one_line() -> None:
+    pieces = Thinking(text="Let "), Thinking(text="me see")
+    assert Screen().show(*pieces, Result(text="Yes")).close() == "… Let me see\n│ Yes\n"
+    assert Screen(prefix=True).show(*pieces, Result(text="Yes")).close() == "12345678 … Let me see\n12345678 │ Yes\n"
+
+
+@pytest.mark.spec("G4", "P21")
+def test_what_a_turn_took_is_shown_to_whoever_sent_it() -> None:
+    used = UsageReport(input_tokens=1200, output_tokens=34, cost_usd=0.0031), UsageReport(output_tokens=306)
+    ends = TurnEnded(status="completed")
+    assert Screen().show(*used, ends).close() == "■ done\n"
+    assert Screen(usage=True).show(*used, ends).close() == "■ done  1.2k in, 340 out, at least $0.0031\n"
 
 
 @pytest.mark.spec("G4")
