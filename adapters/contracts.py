@@ -204,8 +204,8 @@ class Outbound:
 
 @dataclass(frozen=True)
 class Question:
-    """Something only a person can answer. `options` are what they may choose from (none: any text), and `values` what the
-    agent is told when one is chosen."""
+    """Something only a person can answer. `options` are what they may choose from (none: any text), and `values` what
+    the agent is told when one is chosen."""
 
     title: str
     text: str

@@ -148,6 +148,7 @@ class Failed(_Event):
     error_class: ErrorClass = ErrorClass.INTERNAL
     retryable: bool = True
     retry_after: float | None = Field(None, ge=0, allow_inf_nan=False)
+    asked: bool = True  # False: it was held back, and the provider never asked
 
 
 class TurnStarted(_Event):
@@ -179,8 +180,8 @@ class QuestionAsked(_Event):
 
 
 class TurnEnded(_Event):
-    """`retry_in` (seconds) is set when the turn goes on by itself. `parked`: it waits for a person. `handed_over`: another
-    worker goes on at once; with `error` set, on another provider."""
+    """`retry_in` (seconds) is set when the turn goes on by itself. `parked`: it waits for a person. `handed_over`:
+    another worker goes on at once; with `error` set, on another provider."""
 
     type: Literal["turn_ended"] = "turn_ended"
     status: Literal["completed", "failed", "cancelled", "waiting", "parked", "handed_over"]

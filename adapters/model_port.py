@@ -1,7 +1,7 @@
 """The port of an API provider: one streamed model call. The tool loop, the journal, trimming and failover are ours and
 exist once (`workers/tool_loop.py`); a provider of this kind only speaks its vendor's wire protocol."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -76,7 +76,7 @@ class ModelProvider(Protocol):
 
     def facts(self, model: str, options: Mapping[str, Any]) -> ModelFacts: ...
 
-    def stream(self, request: ModelRequest) -> AsyncIterator[TextDelta | Thinking | ModelReply | None]:
+    def stream(self, request: ModelRequest) -> AsyncGenerator[TextDelta | Thinking | ModelReply | None, None]:
         """Ask once. Yields pieces as they come (None: something came that has nothing to show yet), then exactly one
         ModelReply, and ends. Raises ProviderError with a class and, where the vendor gave one, `retry_after`; a stream
         that ends early raises it too. Closing the iterator closes the connection."""

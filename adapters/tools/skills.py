@@ -3,6 +3,7 @@
 import asyncio
 import os
 import stat
+from contextlib import ExitStack
 from pathlib import Path
 
 from pydantic import BaseModel, Field
@@ -22,21 +23,20 @@ class ReadSkillArguments(BaseModel):
 def read_plain_file(folder: Path, *parts: str) -> str | None:
     """A small text file beneath a folder that others may write to; None if there is none. Links are not followed, so
     that nobody can make us read what lies elsewhere."""
-    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        for part in parts[:-1]:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
-            os.close(directory)
-            directory = inner
-        file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
-    except OSError:
-        return None
-    finally:
-        os.close(directory)
-    with os.fdopen(file, "rb") as opened:
+    with ExitStack() as opened:
+        try:
+            directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            opened.callback(os.close, directory)
+            for part in parts[:-1]:
+                directory = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+                opened.callback(os.close, directory)
+            file = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=directory)
+            opened.callback(os.close, file)
+        except OSError:
+            return None
         if not stat.S_ISREG(os.fstat(file).st_mode):
             return None
-        return opened.read(MAX_BYTES).decode("utf-8", "replace")
+        return os.read(file, MAX_BYTES).decode("utf-8", "replace")
 
 
 async def _read_skill(arguments: ReadSkillArguments, context: ToolContext) -> str:

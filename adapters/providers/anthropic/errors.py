@@ -7,7 +7,7 @@ import anthropic
 
 from adapters.errors import ErrorClass, ProviderError
 from adapters.providers.credentials import Credentials
-from adapters.providers.openai.wire import is_broken_connection, retry_after
+from adapters.providers.wire import is_broken_connection, retry_after
 
 # By the vendor's own word; a status of 200 (an error in the middle of a stream) has nothing else.
 _BY_TYPE: Final = {

@@ -20,7 +20,7 @@ from adapters.providers.credentials import (
     Credentials,
     anthropic_credentials,
 )
-from adapters.providers.openai.wire import NONSENSE
+from adapters.providers.wire import NONSENSE
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic

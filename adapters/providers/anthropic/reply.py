@@ -12,8 +12,8 @@ from adapters.events import TextDelta, Thinking
 from adapters.model_port import Allowance, ModelReply, ModelRequest
 from adapters.providers import catalog
 from adapters.providers.anthropic.request import ADAPTER_ID
-from adapters.providers.openai.conversation import cut_off, read_call, whole
-from adapters.providers.openai.wire import number
+from adapters.providers.pairing import cut_off, read_call, whole
+from adapters.providers.wire import number
 from adapters.transcript import Called, ReplyItem, Said, Thought
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from adapters.contracts import ToolSpec
 from adapters.model_port import ModelRequest
-from adapters.providers.openai.conversation import (
+from adapters.providers.pairing import (
     PDF,
     AssistantMessage,
     ToolMessage,

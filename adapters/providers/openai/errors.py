@@ -7,7 +7,7 @@ import openai
 
 from adapters.errors import ErrorClass, ProviderError
 from adapters.providers.credentials import Credentials
-from adapters.providers.openai.wire import StreamFailedError, is_broken_connection, retry_after
+from adapters.providers.wire import StreamFailedError, is_broken_connection, retry_after
 
 _BY_CODE: Final = {
     "insufficient_quota": ErrorClass.QUOTA,

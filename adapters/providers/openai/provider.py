@@ -23,7 +23,7 @@ from adapters.providers.credentials import (
 )
 from adapters.providers.openai import chat, responses
 from adapters.providers.openai.responses import ADAPTER_ID
-from adapters.providers.openai.wire import NONSENSE, allowances
+from adapters.providers.wire import NONSENSE, allowances
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream

@@ -10,7 +10,7 @@ from adapters.errors import ErrorClass, ProviderError
 from adapters.events import TextDelta, Thinking, UsageReport
 from adapters.model_port import Allowance, ModelReply, ModelRequest
 from adapters.providers import catalog
-from adapters.providers.openai.conversation import (
+from adapters.providers.pairing import (
     AssistantMessage,
     ToolMessage,
     UserMessage,
@@ -24,7 +24,7 @@ from adapters.providers.openai.conversation import (
     read_call,
     whole,
 )
-from adapters.providers.openai.wire import StreamFailedError, result_text
+from adapters.providers.wire import StreamFailedError, result_text
 from adapters.transcript import Called, Item, ReplyItem, Said, Shown, Thought
 
 if TYPE_CHECKING:

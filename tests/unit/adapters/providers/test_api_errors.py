@@ -16,7 +16,7 @@ from adapters.errors import ErrorClass, ProviderError
 from adapters.providers.anthropic.errors import translate as from_anthropic
 from adapters.providers.credentials import Credentials
 from adapters.providers.openai.errors import translate as from_openai
-from adapters.providers.openai.wire import StreamFailedError, allowances, duration, retry_after
+from adapters.providers.wire import StreamFailedError, allowances, duration, retry_after
 
 pytestmark = pytest.mark.spec("M9")
 KEY = "sk-secret-123456"
