@@ -28,6 +28,7 @@ def drain(
     task: str,
     calls: Sequence[tuple[list[Any], dict[str, Any]]],
     last_task: str | None = None,
+    patience_seconds: float = 90,
 ) -> Drain:
     """Fill `queue` with calls of `task`, let go, and wait until as many `last_task` have ended."""
     backlog = Backlog(broker, queue)
@@ -35,7 +36,7 @@ def drain(
     ledger.forget()
     cpu = _cpu_seconds(workers)
     started = backlog.release()
-    ended = ledger.last_end(last_task or task, len(calls))
+    ended = ledger.last_end(last_task or task, len(calls), patience_seconds)
     return Drain(len(calls) / (ended - started), (_cpu_seconds(workers) - cpu) * 1000 / len(calls))
 
 

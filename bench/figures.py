@@ -67,7 +67,7 @@ HEADINGS = ("", "what", "Longshore", "peer", "ratio (range)", "aim", "", "note")
 
 
 def as_table(figures: Sequence[Figure]) -> Table:
-    table = Table(*HEADINGS, title="Longshore beside plain Celery, same run, same broker")
+    table = Table(*HEADINGS, title="Longshore beside its peers, in the same run")
     for figure in figures:
         table.add_row(*figure.cells())
     return table

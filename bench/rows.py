@@ -7,9 +7,12 @@ from typing import Any, TypeVar
 from sqlalchemy import func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.registry import Registry
 from models import AgentGroup, MessageIn, MessageOut, MessagingGroup, Session, Turn
 from models.base import new_id
 from models.database import Database
+from workers.ingest import accept, parse_incoming
+from workers.settings import load_settings
 
 T = TypeVar("T")
 GROUP = "bench"
@@ -27,13 +30,13 @@ def in_database(url: str, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def add_group(url: str, script: str) -> None:
-    """The agent and its place; the script is what its provider plays."""
+def add_group(url: str, script: str | None = None, provider: str = "scripted") -> None:
+    """The agent and its place; the script is what its provider plays, if it is the one that plays scripts."""
 
     async def work(conn: AsyncConnection) -> None:
-        config = {"provider_options": {"script": script}}
+        config = {"provider_options": {"script": script}} if script is not None else {}
         await conn.execute(
-            insert(AgentGroup).values(id=GROUP, name=GROUP, folder=GROUP, provider="scripted", config=config)
+            insert(AgentGroup).values(id=GROUP, name=GROUP, folder=GROUP, provider=provider, config=config)
         )
         await conn.execute(insert(MessagingGroup).values(id=PLACE, channel_type="local", platform_id=PLACE))
 
@@ -59,6 +62,25 @@ def add_sessions(url: str, count: int, *, text: str | None) -> list[str]:
     return ids
 
 
+def accept_messages(url: str, count: int) -> list[str]:
+    """New conversations, their messages accepted as every door accepts them; nobody has rung for them yet."""
+
+    async def run() -> list[str]:
+        db, registry, settings = Database(url), Registry(), load_settings(database_url=url)
+
+        async def one() -> str:
+            place = {"channel_type": "local", "platform_id": PLACE, "thread_id": new_id()}
+            incoming = parse_incoming({"agent_group": GROUP, "text": "hello", **place})
+            return (await accept(db, registry, settings, incoming)).session_id
+
+        try:
+            return await asyncio.gather(*(one() for _ in range(count)))
+        finally:
+            await db.close()
+
+    return asyncio.run(run())
+
+
 def _message(session_id: str, text: str) -> dict[str, Any]:
     place = {"channel_type": "local", "platform_id": PLACE, "thread_id": session_id}
     return {"id": new_id(), "session_id": session_id, "seq": 1, "kind": "chat", "content": {"text": text}} | place
@@ -66,6 +88,12 @@ def _message(session_id: str, text: str) -> dict[str, Any]:
 
 def count_completed(url: str) -> int:
     return _count(url, select(func.count()).select_from(Turn).where(Turn.status == "completed"))
+
+
+def count_answered(url: str) -> int:
+    """Turns that were completed with exactly one answer."""
+    answers = select(func.count()).select_from(MessageOut).where(MessageOut.turn_id == Turn.id).scalar_subquery()
+    return _count(url, select(func.count()).select_from(Turn).where(Turn.status == "completed", answers == 1))
 
 
 def count_delivered(url: str) -> int:

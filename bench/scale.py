@@ -14,6 +14,8 @@ class Scale:
     chains: int = 60  # messages per repeat that go the whole path
     samples: int = 60  # latencies per repeat
     waiting: int = 1000  # sessions that wait at the same time
+    streams: int = 500  # model calls at the same time
+    streamed: int = 1000  # turns per repeat that stream
     few_rows: int = 10_000
     many_rows: int = 1_000_000
     sweeps: int = 10  # per repeat
@@ -22,6 +24,7 @@ class Scale:
 
 FULL = Scale()
 QUICK = Scale(
-    repeats=1, noops=200, turns=100, chains=60, samples=20, waiting=100, few_rows=1_000, many_rows=50_000, sweeps=5,
+    repeats=1, noops=200, turns=100, chains=60, samples=20, waiting=100, streams=50, streamed=100,
+    few_rows=1_000, many_rows=50_000, sweeps=5,
     sqlite_too=False,
 )  # fmt: skip

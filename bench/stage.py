@@ -5,9 +5,10 @@ Nothing has a fixed port, everything listens on 127.0.0.1, and leaving the stage
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Literal
 
 from gateway.supervisor import Child, Supervisor
@@ -34,9 +35,9 @@ class Stage:
         return url
 
     @contextmanager
-    def workers(self, database_url: str = "") -> Iterator["Workers"]:
+    def workers(self, database_url: str = "", more: Mapping[str, str] = MappingProxyType({})) -> Iterator["Workers"]:
         """Worker processes that end with the block. They find an empty broker: what a measurement rang for and nobody
-        answered would be counted by the next."""
+        answered would be counted by the next. `more` goes into their environment."""
         self._valkey.flush()
         folder = self._folder / new_id()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LONGSHORE_")}
@@ -49,6 +50,7 @@ class Stage:
             "LONGSHORE_HOME": str(folder),
             "LONGSHORE_GRACE_SECONDS": "1",
             "PYTHONPATH": str(ROOT),
+            **more,
         }
         supervisor = Supervisor(folder / "logs", on_death=lambda name, how: None)
         try:
