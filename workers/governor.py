@@ -223,15 +223,14 @@ class RedisBuckets(Buckets):
 
     async def show(self) -> list[BucketState]:
         names = {name.decode(errors="replace") async for name in self._client.scan_iter(match=f"{PREFIX}*", count=1000)}
-        states = []
-        for name in names:
-            if (key := key_of(name)) is None:
-                continue
-            paused_ms, *facts = [part.decode() for part in await self._run(self._show, name)]
-            triples = zip(facts[::3], facts[1::3], facts[2::3], strict=True)
-            left: Any = {kind: Left(float(available), float(limit)) for kind, available, limit in triples}
-            states.append(BucketState(key, int(paused_ms) / 1000, left))
-        return sorted(states, key=by_key)
+        keys = {name: key for name in names if (key := key_of(name))}
+        return sorted(await asyncio.gather(*(self._state(*item) for item in keys.items())), key=by_key)
+
+    async def _state(self, name: str, key: BucketKey) -> BucketState:
+        paused_ms, *facts = [part.decode() for part in await self._run(self._show, name)]
+        triples = zip(facts[::3], facts[1::3], facts[2::3], strict=True)
+        left: Any = {kind: Left(float(available), float(limit)) for kind, available, limit in triples}
+        return BucketState(key, int(paused_ms) / 1000, left)
 
     async def _run(self, script: Any, name: str, *arguments: str | float) -> Any:
         now_us = round(self._clock() * 1_000_000) if self._clock else ""
