@@ -37,7 +37,10 @@ class Limit:
 
 
 class _OverBudget(Exception):  # noqa: N818 - a way out of a transaction, not an error
+    """Rolls back what was held so far."""
+
     def __init__(self, limit: Limit, day: datetime) -> None:
+        super().__init__(limit, day)
         self.limit = limit
         self.day = day
 

@@ -1,4 +1,4 @@
-"""The provider contract on the API providers: the SDKs as they come, our tool loop over them, real HTTP, three wires."""
+"""The provider contract on the API providers: unmodified SDKs, our tool loop over them, real HTTP, three wires."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -64,7 +64,7 @@ class ApiHarness:
 
     def __init__(self, model: ModelProvider, options: Mapping[str, Any], folder: Path) -> None:
         self.provider = LoopedProvider(model)
-        self.good_options = {"max_tokens": 1000, "thinking": "low", "iterations": 3} | options
+        self.good_options: Mapping[str, Any] = {"max_tokens": 1000, "thinking": "low", "iterations": 3, **options}
         self.bad_options: Mapping[str, tuple[Mapping[str, Any], str]] = {
             "an option it does not have": ({"temperature": 1}, "temperature"),
             "a negative limit": ({"max_tokens": -1}, "max_tokens"),

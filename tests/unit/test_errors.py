@@ -5,6 +5,7 @@ import importlib
 import inspect
 import pickle
 import pkgutil
+from datetime import UTC, datetime
 from types import ModuleType
 
 import pytest
@@ -14,7 +15,9 @@ import models
 import scheduler
 import workers
 from adapters import errors
+from adapters.contracts import ParkedError
 from adapters.errors import DeliveryError, ErrorClass, ProviderError
+from workers.budget import Limit, _OverBudget
 from workers.loop import Stop, StoppedError
 
 # How the classes with more than a message are made; the others take one text.
@@ -22,6 +25,8 @@ SPECIAL: dict[str, BaseException] = {
     "ProviderError": ProviderError("no tokens left", ErrorClass.QUOTA, 7.5),
     "DeliveryError": DeliveryError("no", retryable=True, retry_after=3.0, may_have_arrived=True),
     "StoppedError": StoppedError(Stop.SHUTDOWN),
+    "ParkedError": ParkedError("which colour?", 300.0),
+    "_OverBudget": _OverBudget(Limit("", 5.0), datetime(2026, 1, 31, tzinfo=UTC)),
 }
 
 
