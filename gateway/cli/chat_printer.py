@@ -29,6 +29,7 @@ class ChatPrinter(EventPrinter):
         self._tool: str | None = None  # the call whose mark stands at the end of the current line
         self._wrapper: Wrapper | None = None
         self._style = ""
+        self._parked = False
 
     def show(self, item: Envelope) -> None:
         match item.event:
@@ -44,9 +45,10 @@ class ChatPrinter(EventPrinter):
             case ToolResult(id=call, ok=ok) if call == self._tool:
                 self._console.print("[green]✓[/green]" if ok else "[red]✗[/red]")
                 self._tool = None
-            case TurnEnded():
+            case TurnEnded(status=status):
                 self._break()
                 super().show(item)
+                self._parked = status == "parked"
             case _:
                 super().show(item)
 
@@ -74,7 +76,9 @@ class ChatPrinter(EventPrinter):
     def _line(self, item: Envelope) -> str | None:
         match item.event:
             case TurnStarted(attempt=attempt, provider=provider):
-                return f"[dim]▶ attempt {attempt}, on {shown(provider)}[/dim]" if attempt > 1 else None
+                # After an answer it goes on: not worth a word.
+                again = attempt > 1 and not self._parked
+                return f"[dim]▶ attempt {attempt}, on {shown(provider)}[/dim]" if again else None
             case MessagesJoined() | Failed():
                 return None  # their texts are shown, and the turn's end says why
             case QuestionAsked(title=title, text=text, options=options):

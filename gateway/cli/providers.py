@@ -163,7 +163,7 @@ def _lines(one: Seen) -> list[tuple[str, str]]:
         ("key" if one.manifest.kind == "api" else "details", details),
         ("model", shown(one.default_model or "-")),
         ("can", capability_words(one.manifest.capabilities)),
-        ("health", ", ".join(map(health_words, one.health)) or "[dim]not asked yet[/dim]"),
+        ("health", ", ".join(map(health_words, one.health)) or "[green]ok[/green] [dim](no trouble was noted)[/dim]"),
     ]
     nobody = f"[yellow]none listens on {agent_queue(one.name)}[/yellow]"
     lines.append(("workers", shown(", ".join(one.workers)) if one.workers else nobody))

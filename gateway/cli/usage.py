@@ -48,15 +48,15 @@ def usage(
                 fail(f"there is no agent {group!r}; see: longshore groups list")
             chosen = found.id if found is not None else None
             start = first_day or await start_of_day(conn, (days or DEFAULT_DAYS) - 1)
-            rows = await usage_by(conn, dimensions, start, agent_group_id=chosen, limit=limit)
+            rows = await usage_by(conn, dimensions, start, agent_group_id=chosen, limit=limit + 1)
             total = await usage_in_total(conn, start, agent_group_id=chosen)
             return start, rows, total, await budget_states(conn, chosen)
 
         start, rows, total, budgets = await desk.db.read(look)
         if as_json:
-            print_json(_as_json(dimensions, start, rows, total, budgets))
+            print_json(_as_json(dimensions, start, rows[:limit], total, budgets))
         else:
-            _print(dimensions, start, rows, total, budgets, limit)
+            _print(dimensions, start, rows[:limit], total, budgets, cut=len(rows) > limit)
 
     run(command)
 
@@ -80,15 +80,15 @@ def _parse_day(text: str) -> datetime:
 
 
 def _print(
-    dimensions: list[str], start: datetime, rows: list[Spent], total: Spent, budgets: list[BudgetState], limit: int
+    dimensions: list[str], start: datetime, rows: list[Spent], total: Spent, budgets: list[BudgetState], *, cut: bool
 ) -> None:
     if not total.calls:
         out.print(f"no model was asked since {start:%Y-%m-%d} (UTC)")
     else:
         out.print(f"[dim]since {start:%Y-%m-%d} (UTC), the dearest first[/dim]")
         out.print(_table(dimensions, rows, total))
-        if len(rows) == limit:
-            out.print(f"[dim]only {limit} rows are shown; the total has all (--limit shows more)[/dim]")
+        if cut:
+            out.print("[dim]there are more rows, and the total has them all: --limit shows them[/dim]")
         if total.unpriced_calls:
             calls = "1 call" if total.unpriced_calls == 1 else f"{total.unpriced_calls:,} calls"
             out.print(f"[yellow]?[/yellow] [dim]nobody knows the price of {calls}: they are not in the cost[/dim]")
@@ -103,14 +103,14 @@ def _print(
 def _table(dimensions: list[str], rows: list[Spent], total: Spent) -> Table:
     table = Table(box=None, header_style="dim", show_footer=True, footer_style="bold")
     for position, name in enumerate(dimensions):
-        table.add_column(name, footer="total" if position == 0 else "", no_wrap=name in ("session", "turn", "day"))
+        table.add_column(name, footer="" if position else "total", overflow="fold")
     figures = [("calls", "calls"), ("in", "input_tokens"), ("cached", "cache_read_tokens")]
     if total.cache_write_tokens:
-        figures.append(("cache written", "cache_write_tokens"))
+        figures.append(("written", "cache_write_tokens"))
     figures.append(("out", "output_tokens"))
     for name, field in figures:
-        table.add_column(name, footer=f"{getattr(total, field):,}", justify="right")
-    table.add_column("cost", footer=_cost(total), justify="right")
+        table.add_column(name, footer=f"{getattr(total, field):,}", justify="right", no_wrap=True)
+    table.add_column("cost", footer=_cost(total), justify="right", no_wrap=True)
     for row in rows:
         keys = [_key(name, value) for name, value in zip(dimensions, row.key, strict=True)]
         table.add_row(*keys, *(f"{getattr(row, field):,}" for _, field in figures), _cost(row))
