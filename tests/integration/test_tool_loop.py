@@ -334,7 +334,7 @@ async def test_an_interruption_cuts_the_stream_and_keeps_what_was_said(
     assert "Once upon a time there was a ship.".startswith(kept)
     assert (len(kept) > 4, after) == (True, "Stopped.")
     assert kept in json.dumps(api.bodies[-1]), "the agent knows what it had said"
-    assert [row.input_tokens > 0 for row in await fleet.rows(Usage)] == [True, True], (
+    assert [row.output_tokens > 0 for row in await fleet.rows(Usage)] == [True, True], (
         "the call that was cut is paid too"
     )
 
