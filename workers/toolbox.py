@@ -5,6 +5,7 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -63,7 +64,7 @@ class JournaledToolBox:
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(self._tools.get(name).spec for name in self._tools.names)
+        return tuple(_spec(self._tools.get(name)) for name in self._tools.names)
 
     async def call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
         key = _step_key(f"{self._key_prefix}{call_id}:{name}")
@@ -197,6 +198,12 @@ class JournaledToolBox:
         await self._journal.write(work, activity="calling model", messages=len(rows))
         for row in rows:
             self._bells.deliver(row["id"])
+
+
+@cache
+def _spec(tool: Tool[Any]) -> ToolSpec:
+    """Made once per process: the schemas of a few tools cost as much CPU as the rest of a turn's preparation."""
+    return tool.spec
 
 
 def _bounded(text: str) -> str:
