@@ -3,6 +3,7 @@
 Its state is a row, so the whole fleet shares it and `longshore providers` shows it. What was read is remembered for a
 moment; writing happens only when something changes."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
@@ -32,6 +33,8 @@ class Breaker:
     def __init__(self, db: Database) -> None:
         self._db = db
         self._known: dict[Account, tuple[float, AnyRow | None]] = {}
+        # Hundreds of turns find the same memory stale at the same moment; one of them reads for all.
+        self._reading = asyncio.Lock()
 
     async def wait(self, account: Account) -> float:
         """Seconds until the provider may be asked; 0: now. Whoever gets 0 for one that is down is its probe."""
@@ -73,8 +76,14 @@ class Breaker:
         return float((row.until - row.at).total_seconds()) - (time.monotonic() - self._known[account][0])
 
     async def _state(self, account: Account) -> AnyRow | None:
+        if not self._remembers(account):
+            async with self._reading:
+                if not self._remembers(account):
+                    row = await self._db.read(lambda conn: health_of(conn, *account))
+                    # The time of the answer: on a busy loop it may have taken so long that the next would ask again.
+                    self._known[account] = (time.monotonic(), row)
+        return self._known[account][1]
+
+    def _remembers(self, account: Account) -> bool:
         known = self._known.get(account)
-        if known is None or time.monotonic() - known[0] > REMEMBER_SECONDS:
-            known = (time.monotonic(), await self._db.read(lambda conn: health_of(conn, *account)))
-            self._known[account] = known
-        return known[1]
+        return known is not None and time.monotonic() - known[0] <= REMEMBER_SECONDS
