@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
+SLACK = 1.02
 
 
 class SilenceError(Exception):
@@ -35,9 +36,12 @@ class Watchdog:
             yield event
 
     def alive(self) -> None:
-        """A sign of life that is no event."""
-        if not self._busy:
-            self._reschedule(asyncio.get_running_loop().time() + self._seconds)
+        """A sign of life that is no event. They come by the hundred per second and stream: the timer is only moved when
+        it has run down a little, and then as much further, so that it is never early."""
+        due = self._timeout.when() if self._timeout is not None else None
+        now = asyncio.get_running_loop().time()
+        if due is not None and due < now + self._seconds:
+            self._reschedule(now + self._seconds * SLACK)
 
     @contextmanager
     def busy(self) -> Iterator[None]:
