@@ -295,7 +295,7 @@ _RELEASE = (
         **_NUMBERS,
         lease_owner=None,
         lease_expires_at=None,
-        activity=None,
+        activity=given("activity"),
         activity_since=now(),
         # Whoever calls this rings if it must; the mark keeps the sweep from ringing as well.
         # One that rests has no mark: the sweep is to ring on time.
@@ -316,16 +316,20 @@ async def release(
     messages: int = 0,
     events: int = 0,
     rest_seconds: float | None = None,
+    activity: str | None = None,
     ring: bool = False,
     continuation: dict[str, Any] | None = None,
 ) -> Released:
-    """Let go of the session, as the first statement of the transaction that writes how its turn ended."""
+    """Let go of the session, as the first statement of the transaction that writes how its turn ended.
+
+    `activity` says what it waits for, if it rests."""
     asked = _of(lease) | values(
         messages=messages,
         events=events,
         ring=ring,
         rests=rest_seconds is not None,
         rest=rest_seconds or 0.0,
+        activity=activity and activity[:200],
         continuation=continuation,
     )
     row = (await conn.execute(_RELEASE, asked)).one_or_none()
@@ -346,7 +350,7 @@ async def hear(conn: AsyncConnection, session_id: str) -> None:
 async def end_rest(conn: AsyncConnection, session_id: str) -> None:
     """What the session waited for has come. Whoever calls this rings."""
     statement = update(_table).where(Session.id == session_id)
-    await conn.execute(statement.values(resume_after=None, woken_at=now()))
+    await conn.execute(statement.values(resume_after=None, activity=None, woken_at=now()))
 
 
 async def renew(conn: AsyncConnection, owner: str, session_ids: list[str], lease_seconds: float) -> dict[str, bool]:

@@ -129,7 +129,9 @@ class Ending:
         uncounted: dict[str, Any] = {} if rest.counted else {"tries": MessageIn.tries - 1}
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await release(conn, turn.lease, events=count_lasting(events), rest_seconds=rest.seconds)
+            released = await release(
+                conn, turn.lease, events=count_lasting(events), rest_seconds=rest.seconds, activity=_words(failure)
+            )
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", **why, **uncounted)
             await set_turn(conn, turn.id, status=status, **why)
@@ -163,7 +165,9 @@ class Ending:
         events = [*self._journal.take(), TurnEnded(status="parked", error=parked.reason, retry_in=parked.seconds)]
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await release(conn, turn.lease, events=count_lasting(events), rest_seconds=parked.seconds)
+            released = await release(
+                conn, turn.lease, events=count_lasting(events), rest_seconds=parked.seconds, activity="awaiting human"
+            )
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
             await set_turn(conn, turn.id, status="parked")
@@ -266,3 +270,14 @@ class Ending:
             "cache_write_tokens": report.cache_write_tokens,
             "cost_usd": report.cost_usd,
         }
+
+
+def _words(failure: Failure) -> str:
+    """What a resting session waits for."""
+    match failure.error_class:
+        case ErrorClass.RATE_LIMIT:
+            return "rate limited"
+        case ErrorClass.BUDGET:
+            return "awaiting human: the budget is spent"
+        case _:
+            return f"tries again after: {failure.error_class}"

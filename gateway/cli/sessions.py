@@ -56,10 +56,10 @@ def _table(rows: list[Any]) -> Table:
 def _state(row: Any) -> str:
     if row.lease_expires_at is not None and row.lease_expires_at < datetime.now(UTC):
         return "[red]worker lost[/red]"
-    if row.activity:
-        return f"[green]{shown(row.activity)}[/green] [dim]{ago(row.activity_since)}[/dim]"
     if row.resume_after is not None and row.resume_after > datetime.now(UTC):
-        return f"[yellow]rests {until(row.resume_after)}[/yellow]"
+        return f"[yellow]{shown(row.activity or 'rests')}[/yellow] [dim]{until(row.resume_after)}[/dim]"
+    if row.activity and row.lease_expires_at is not None:
+        return f"[green]{shown(row.activity)}[/green] [dim]{ago(row.activity_since)}[/dim]"
     if row.pending:
         return f"[yellow]{row.pending} waiting[/yellow]"
     return f"[red]{row.dead} dead[/red]" if row.dead else row.status if row.status != "active" else "idle"

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 
 import pytest
+from celery import Celery
 from sqlalchemy import update
 
 from adapters.contracts import ParkedError
@@ -14,8 +15,11 @@ from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.model_api import Call, ModelApi, Think, reply, rule, script, stall
+from workers.bells import CeleryBells
 from workers.ending import Ended, Ending
+from workers.events import redis_client
 from workers.ingest import RefusedError
+from workers.nudges import Nudges
 from workers.questions import give_answer
 
 ONE_TOOL = script(rule("time", reply("Let me look.", Call("clock", {"timezone": "UTC"})), "It is {result}."))
@@ -212,6 +216,7 @@ async def test_a_question_parks_the_turn_and_the_answer_goes_on_with_it(
 
     [turn], [session], [question] = await fleet.turns(), await fleet.sessions(), await fleet.rows(PendingQuestion)
     assert (turn.status, session.lease_owner, question.status) == ("parked", None, "pending")
+    assert session.activity == "awaiting human"
     [card] = await fleet.outbox()
     assert card.content["text"] == "**Colour**\nWhich?\n1. red\n2. blue"
     assert card.content["question"]["id"] == question.id
@@ -337,6 +342,25 @@ async def test_an_interruption_cuts_the_stream_and_keeps_what_was_said(
     assert [row.output_tokens > 0 for row in await fleet.rows(Usage)] == [True, True], (
         "the call that was cut is paid too"
     )
+
+
+@pytest.mark.spec("M6")
+async def test_a_nudge_reaches_whoever_runs_the_session(fleet: Fleet, redis_url: str) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+    listening, client = redis_client(redis_url), redis_client(redis_url)
+    nudges = Nudges(listening, heard.put_nowait)
+    bells = CeleryBells(Celery(broker=redis_url), redis_url)
+    try:
+        async with asyncio.timeout(10):
+            while not await client.pubsub_numpat():
+                await asyncio.sleep(0.01)
+            bells.nudge("session-1")
+            assert await heard.get() == "session-1"
+    finally:
+        await asyncio.to_thread(bells.close)
+        await nudges.close()
+        await listening.aclose()
+        await client.aclose()
 
 
 @pytest.mark.spec("M6")
