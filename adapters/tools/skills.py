@@ -23,6 +23,8 @@ class ReadSkillArguments(BaseModel):
 def read_plain_file(folder: Path, *parts: str) -> str | None:
     """A small text file beneath a folder that others may write to; None if there is none. Links are not followed, so
     that nobody can make us read what lies elsewhere."""
+    if any(part in (".", "..") or "/" in part for part in parts):
+        return None
     with ExitStack() as opened:
         try:
             directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -8,7 +8,6 @@ from adapters.transcript import Called, Item, Returned, Said, Shown, Thought
 from tests.unit.adapters.providers.neutral import conversations
 from workers.context import CUT, estimate, pieces, shrink, trim
 
-
 flat = conversations().map(lambda steps: tuple(item for step in steps for item in step))
 
 
