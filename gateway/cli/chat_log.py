@@ -27,7 +27,7 @@ class Said:
 async def find_conversation(conn: AsyncConnection, agent_group_id: str, place: str) -> AnyRow | None:
     """The session of a place on this machine, with the numbers of its last event and message."""
     query = (
-        select(Session.id, Session.event_seq, Session.message_seq, Session.activity)
+        select(Session.id, Session.event_seq, Session.message_seq, Session.activity, Session.lease_expires_at)
         .join(MessagingGroup, MessagingGroup.id == Session.messaging_group_id)
         .where(
             Session.agent_group_id == agent_group_id,

@@ -69,7 +69,7 @@ class Conversation:
             )
             printer.show(Envelope(session=found.id, at=question.created_at, event=shape))
             printer.note(f"[yellow]⏸ waiting for you[/yellow] [dim](for another {until(question.expires_at)})[/dim]")
-        elif found.activity:
+        elif found.activity and found.lease_expires_at is not None:
             printer.note(f"[dim]at work: {shown(found.activity)}[/dim]")
 
     async def say(self, text: str) -> Accepted:
