@@ -47,9 +47,9 @@ class Supervisor:
             code = child.process.poll()
             if code is None or time.monotonic() - child.started < RESTART_PAUSE_SECONDS:
                 continue
-            self._on_death(child.name, _how(code))
             child.process = _spawn(child.command, child.env, child.log)
             child.started = time.monotonic()
+            self._on_death(child.name, _how(code))
 
     def hurry(self) -> None:
         """While stopping: no more grace. SIGQUIT is Celery's cold stop, in which turns are handed over at once."""
