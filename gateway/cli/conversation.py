@@ -86,8 +86,7 @@ class Conversation:
         accepted = await accept(desk.db, desk.registry, desk.settings, parse_incoming(given))
         self.session_id = accepted.session_id
         self._mine.add(accepted.seq)
-        if accepted.wake_provider is not None:
-            desk.bells.wake(accepted.session_id, accepted.wake_provider)
+        accepted.ring(desk.bells)
         if (words := await nobody_listens(desk, accepted)) is not None:
             self._printer.note(words)
         return accepted

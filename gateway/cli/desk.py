@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -25,6 +25,7 @@ from workers.logs import configure_logs
 from workers.settings import Settings, SettingsError, load_settings, require_broker
 
 T = TypeVar("T")
+FollowUp = Literal["enqueue", "interrupt", "separate", "reject"]
 
 EX_UNAVAILABLE = 69
 # Control, format (joiners of emoji are lost with them) and the two separators terminals may break lines at.
@@ -53,7 +54,7 @@ class Desk:
             from workers.app import make_app
             from workers.bells import CeleryBells
 
-            self._bells = CeleryBells(make_app(self.settings, self.registry))
+            self._bells = CeleryBells(make_app(self.settings, self.registry), self.settings.redis_url)
         return self._bells
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from adapters.events import MessagesJoined, TurnEnded, TurnStarted
-from gateway.cli.desk import Desk, err, fail, out, print_json, run
+from gateway.cli.desk import Desk, FollowUp, err, fail, out, print_json, run
 from gateway.cli.listening import nobody_listens
 from gateway.cli.stream import EventPrinter
 from models.lookup import find_sessions
@@ -22,6 +22,9 @@ def send(
     chat: Annotated[str, typer.Option(help="the place on that platform; another one is another session")] = "inbox",
     thread: Annotated[str | None, typer.Option(help="a thread of that place")] = None,
     message_id: Annotated[str | None, typer.Option("--id", help="your key: the same one is taken once")] = None,
+    follow_up: Annotated[
+        FollowUp | None, typer.Option(help="if the agent is at work: join it, interrupt it, wait, or be refused")
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="show the answer as it is written")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="print the accepted message, or the events, as JSON")] = False,
 ) -> None:
@@ -35,6 +38,7 @@ def send(
             "platform_id": chat,
             "thread_id": thread,
             "message_id": message_id,
+            "follow_up": follow_up,
             "text": said,
             "sender_id": "you",
             "sender_name": "you",
@@ -43,8 +47,7 @@ def send(
         client = redis_client(desk.settings.redis_url)
         try:
             accepted = await accept(desk.db, desk.registry, desk.settings, incoming)
-            if accepted.wake_provider is not None:
-                desk.bells.wake(accepted.session_id, accepted.wake_provider)
+            accepted.ring(desk.bells)
             return await _after_sending(desk, Follower(desk.db, client, accepted.session_id), accepted, wait, as_json)
         finally:
             await client.aclose()
@@ -58,7 +61,7 @@ async def _after_sending(desk: Desk, follower: Follower, accepted: Accepted, wai
         err.print(f"[yellow]already there[/yellow] as message {accepted.seq} ({accepted.message_id}); not sent again")
     if not wait or accepted.duplicate:
         if as_json:
-            print_json(accepted.model_dump(exclude={"wake_provider"}))
+            print_json(accepted.public())
         elif not accepted.duplicate:
             out.print(f"accepted: message {accepted.seq} ({accepted.message_id})")
         return True

@@ -223,8 +223,7 @@ class _Up:
     async def _first_message(self, desk: Desk) -> None:
         given = {"agent_group": FOLDER, "text": FIRST_MESSAGE, "sender_id": "you", "sender_name": "you"}
         accepted = await accept(desk.db, desk.registry, desk.settings, parse_incoming(given))
-        if accepted.wake_provider is not None:
-            desk.bells.wake(accepted.session_id, accepted.wake_provider)
+        accepted.ring(desk.bells)
         printer = self._printer
         client = redis_client(desk.settings.redis_url)
         try:

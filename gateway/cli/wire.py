@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, fail, out, run, shown
+from gateway.cli.desk import Desk, FollowUp, fail, out, run, shown
 from models.groups import Wiring, ensure_messaging_group, find_agent_group
 from models.upsert import insert_or_update
 
@@ -21,6 +21,10 @@ def wire(
         Literal["all", "triggered", "allowlisted"], typer.Option(help="what else reaches the agent")
     ] = "all",
     per_thread: Annotated[bool, typer.Option(help="a session for each thread")] = False,
+    follow_up: Annotated[
+        FollowUp,
+        typer.Option(help="a message while the agent is at work joins it, interrupts it, waits, or is refused"),
+    ] = "enqueue",
     priority: Annotated[int, typer.Option(help="higher is asked first")] = 0,
 ) -> None:
     """Let an agent listen in a place."""
@@ -48,6 +52,7 @@ def wire(
                 "response_scope": scope,
                 "session_mode": "per-thread" if per_thread else "shared",
                 "priority": priority,
+                "follow_up": follow_up,
             }
             key = ["messaging_group_id", "agent_group_id"]
             await insert_or_update(conn, Wiring, key, **values)
