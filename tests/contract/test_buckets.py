@@ -470,7 +470,7 @@ async def test_redis_forgets_buckets_that_no_longer_matter(redis_url: str) -> No
 
 async def test_scripts_that_the_server_forgot_are_sent_again(redis_url: str, key: BucketKey) -> None:
     async with redis_client(redis_url) as client:
-        buckets = RedisBuckets(client)
+        buckets = RedisBuckets(client, clock=Clock())
         await buckets.pause(key, 300)
         await client.script_flush()
         assert await buckets.take(key, 1) == pytest.approx(300, abs=NEAR)
