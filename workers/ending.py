@@ -33,7 +33,8 @@ from workers.verdicts import Failure, GiveUp, Move, Patience, Rest
 log = structlog.get_logger()
 
 _INSERT_OUT = insert(MessageOut.__table__)  # type: ignore[arg-type]
-_INSERT_TRANSCRIPT = insert(TranscriptItem.__table__)  # type: ignore[arg-type]
+# Returning something makes SQLAlchemy send several rows in one statement, for half the CPU.
+_INSERT_TRANSCRIPT = insert(TranscriptItem.__table__).returning(TranscriptItem.id)  # type: ignore[arg-type]
 _INSERT_USAGE = insert(Usage.__table__)  # type: ignore[arg-type]
 
 # Long enough to sit out a restart of the database: what the provider said is in memory only.

@@ -20,7 +20,8 @@ from workers.events import Publisher, envelope
 from workers.loop import Job, Stop
 
 GATHER_SECONDS = 0.02
-_INSERT = insert(Event.__table__)  # type: ignore[arg-type]
+# Returning something makes SQLAlchemy send several rows in one statement, for half the CPU.
+_INSERT = insert(Event.__table__).returning(Event.seq)  # type: ignore[arg-type]
 
 
 class Journal:
