@@ -94,9 +94,7 @@ async def reserve(
         return True
     asked = values(group=agent_group_id, user=user_id, day=date, cap=cap, usd=usd)
     if (await conn.execute(_FIND, asked)).one_or_none() is None:
-        spent = await _spent(conn, agent_group_id, user_id, day)
-        key = {"agent_group_id": agent_group_id, "user_id": user_id, "day": date}
-        await insert_ignoring(conn, BudgetDay, **key, spent_usd=spent)
+        await _open_day(conn, agent_group_id, user_id, day)
     if (await conn.execute(_RESERVE, asked)).one_or_none() is not None:
         return True
     await conn.execute(delete(Reservation).where(Reservation.step_id == step_id, Reservation.user_id == user_id))
@@ -113,10 +111,14 @@ async def release_reservations(conn: AsyncConnection, turn_id: str) -> None:
     await _let_go(conn, delete(Reservation).where(Reservation.turn_id == turn_id), 0.0)
 
 
-async def day_of(conn: AsyncConnection, agent_group_id: str, user_id: str, day: str) -> AnyRow | None:
-    """The day's row, locked until the commit: who asks for more, asks once."""
-    asked = values(group=agent_group_id, user=user_id, day=day)
-    return (await conn.execute(_FIND.with_for_update(), asked)).one_or_none()
+async def day_of(conn: AsyncConnection, agent_group_id: str, user_id: str, day: datetime) -> AnyRow:
+    """The day's row, made if it is not there, and locked until the commit: who asks for more, asks once."""
+    asked = values(group=agent_group_id, user=user_id, day=day.date().isoformat())
+    found = (await conn.execute(_FIND.with_for_update(), asked)).one_or_none()
+    if found is None:
+        await _open_day(conn, agent_group_id, user_id, day)
+        found = (await conn.execute(_FIND.with_for_update(), asked)).one()
+    return found
 
 
 async def awaits_approval(conn: AsyncConnection, agent_group_id: str) -> bool:
@@ -149,6 +151,12 @@ async def _let_go(conn: AsyncConnection, chosen: Delete, cost: float) -> None:
     for row in (await conn.execute(statement)).all():
         asked = values(group=row.agent_group_id, user=row.user_id, day=row.day, usd=row.usd, cost=cost)
         await conn.execute(_SETTLE, asked)
+
+
+async def _open_day(conn: AsyncConnection, agent_group_id: str, user_id: str, day: datetime) -> None:
+    spent = await _spent(conn, agent_group_id, user_id, day)
+    key = {"agent_group_id": agent_group_id, "user_id": user_id, "day": day.date().isoformat()}
+    await insert_ignoring(conn, BudgetDay, **key, spent_usd=spent)
 
 
 async def _spent(conn: AsyncConnection, agent_group_id: str, user_id: str, day: datetime) -> float:

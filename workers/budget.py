@@ -86,19 +86,18 @@ class Purse:
             await self._refuse(over.limit, over.day)
 
     async def _refuse(self, limit: Limit, day: datetime) -> None:
-        date = day.date().isoformat()
         whose = "" if limit.user_id == EVERYBODY else f" for {limit.user_id}"
-        reason = f"the daily budget of {self._turn.folder}{whose} (${limit.usd:g}) is spent"
+        reason = f"the daily budget of {self._turn.folder}{whose} ({dollars(limit.usd)}) is spent"
         denied = False
         rows: list[dict[str, Any]] = []
 
         async def work(conn: AsyncConnection, first_seq: int) -> None:
             nonlocal denied, rows
-            spent = await day_of(conn, self._turn.agent_group_id, limit.user_id, date)
-            earlier = await find_approval(conn, spent.approval_id) if spent and spent.approval_id else None
+            spent = await day_of(conn, self._turn.agent_group_id, limit.user_id, day)
+            earlier = await find_approval(conn, spent.approval_id) if spent.approval_id else None
             denied = earlier is not None and earlier.status == "denied"
             rows = []
-            if spent is None or (earlier is not None and earlier.status in ("pending", "denied")):
+            if earlier is not None and earlier.status in ("pending", "denied"):
                 return
             approval_id = new_id()
             rows = [row | {"seq": first_seq + n} for n, row in enumerate(self._notices(places, approval_id, reason))]
@@ -125,7 +124,7 @@ class Purse:
             "session_id": self._turn.lease.session_id,
             "turn_id": self._turn.id,
             "category": CATEGORY,
-            "summary": f"{reason}; allow ${limit.usd:g} more today?",
+            "summary": f"{reason}; allow {dollars(limit.usd)} more today?",
             "risk": "medium",
             "payload": payload,
             "payload_hash": hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest(),
@@ -152,6 +151,11 @@ class Purse:
             )
             for number, (channel, place, thread, text) in enumerate(to_people)
         ]
+
+
+def dollars(usd: float) -> str:
+    """As people write it, also when it is very little."""
+    return f"${usd:,.2f}" if usd >= 0.01 else f"${usd:.8f}".rstrip("0").rstrip(".")
 
 
 def _until_tomorrow(day: datetime) -> float:
@@ -181,12 +185,13 @@ async def decide(
             raise RefusedError(f"it is already {'expired' if known.status == 'pending' else known.status}")
         asked = approval.payload
         # Locked first: a turn that is just being parked looks at it under the same lock.
-        await day_of(conn, asked["agent_group_id"], asked["user_id"], asked["day"])
+        day = datetime.fromisoformat(asked["day"])
+        await day_of(conn, asked["agent_group_id"], asked["user_id"], day)
         amount = usd if usd is not None else float(asked["usd"])
         if approve:
             await add_extra(conn, asked["agent_group_id"], asked["user_id"], asked["day"], amount)
         wakes = await _end_rests(conn, asked["agent_group_id"])
-        said = f"${amount:g} more for {asked['day']}" if approve else "denied: what waits for it is given up"
+        said = f"{dollars(amount)} more for {asked['day']}" if approve else "denied: what waits for it is given up"
         return Decided(f"{said}; {len(wakes)} waiting turn{'s' * (len(wakes) != 1)} rung for", wakes)
 
     return await db.transact(work)

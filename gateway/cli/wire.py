@@ -23,7 +23,7 @@ def wire(
     per_thread: Annotated[bool, typer.Option(help="a session for each thread")] = False,
     follow_up: Annotated[
         FollowUp,
-        typer.Option(help="a message while the agent is at work joins it, interrupts it, waits, or is refused"),
+        typer.Option(help="a message to an agent at work joins it, interrupts it, waits, or is refused"),
     ] = "enqueue",
     priority: Annotated[int, typer.Option(help="higher is asked first")] = 0,
 ) -> None:

@@ -65,7 +65,7 @@ async def test_at_the_limit_the_turn_parks_and_a_yes_lets_it_go_on(fleet: Fleet,
     assert (approval.status, approval.category) == ("pending", "budget")
     told = [row for row in await fleet.outbox() if row.kind == "notice"]
     assert [row.platform_id for row in told] == ["inbox", "the admin's chat"]
-    assert "the daily budget of demo ($1) is spent" in told[0].content["text"]
+    assert "the daily budget of demo ($1.00) is spent" in told[0].content["text"]
     assert f"longshore approve {approval.id[-8:]}" in told[1].content["text"]
     turn = (await fleet.turns())[-1]
     assert (turn.status, turn.error_class) == ("parked", "budget")
@@ -92,7 +92,7 @@ async def test_a_no_ends_the_turn_with_the_reason(fleet: Fleet, api: ModelApi) -
     assert await fleet.wake(accepted.session_id, "anthropic") == "failed"
     message = (await fleet.inbox())[-1]
     assert (message.status, message.error_class) == ("failed", "budget")
-    assert message.error == "the daily budget of demo ($1) is spent, and more was not granted"
+    assert message.error == "the daily budget of demo ($1.00) is spent, and more was not granted"
 
 
 @pytest.mark.spec("P21")
@@ -129,6 +129,9 @@ async def test_a_budget_counts_what_was_spent_before_it_was_set(fleet: Fleet, ap
     await fleet.execute(update(AgentGroup).where(AgentGroup.id == group).values(config=config))
     await fleet.send("second")
     assert await fleet.answer_wakes() == ["parked"]
+    assert fleet.bells.wakes == [], "it rests, and does not turn in a circle"
+    [approval] = await fleet.rows(Approval)
+    assert approval.status == "pending"
 
 
 @pytest.mark.spec("P21")
