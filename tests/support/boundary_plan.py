@@ -1,0 +1,58 @@
+"""The turn that is killed everywhere: ten tool calls in seven rounds, two of them parallel, then an answer.
+
+Known to the worker that runs it, to the stand-in that asks for it and to the ledger that judges it."""
+
+from dataclasses import dataclass
+
+from tests.support.model_api import Call, Script, Think, reply, rule, script
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One tool, called once. `stages`: it also sends a message on the way. `seconds`: how long its work takes."""
+
+    name: str
+    idempotent: bool
+    stages: bool = False
+    seconds: float = 0.0
+
+    @property
+    def result(self) -> str:
+        return f"{self.name} is done"
+
+    @property
+    def note(self) -> str:
+        return f"note of {self.name}"
+
+
+# The slow one lets the results of its neighbours be written on their own, before the round ends.
+ROUNDS: tuple[tuple[Planned, ...], ...] = (
+    (Planned("t01", idempotent=False),),
+    (Planned("t02", idempotent=True),),
+    (
+        Planned("t03", idempotent=False),
+        Planned("t04", idempotent=True),
+        Planned("t05", idempotent=True, seconds=0.06),
+    ),
+    (Planned("t06", idempotent=True, stages=True),),
+    (Planned("t07", idempotent=False), Planned("t08", idempotent=True, stages=True)),
+    (Planned("t09", idempotent=False),),
+    (Planned("t10", idempotent=True),),
+)
+TOOLS = tuple(tool for calls in ROUNDS for tool in calls)
+# Alone in their rounds: what a kill does to them does not depend on how a neighbour's work is interleaved.
+ALONE = tuple(calls[0] for calls in ROUNDS if len(calls) == 1)
+MODEL_CALLS = len(ROUNDS) + 1
+ANSWER = "All ten are done."
+
+
+def ten_tools() -> Script:
+    asked = [
+        reply(
+            Think(f"Round {number} is next."),
+            f"On to round {number}, one moment.",
+            *(Call(tool.name) for tool in calls),
+        )
+        for number, calls in enumerate(ROUNDS, 1)
+    ]
+    return script(rule(None, *asked, ANSWER))
