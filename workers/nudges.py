@@ -33,7 +33,7 @@ class Nudges:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        while True:
+        while not self._is_cancelled():
             with suppress(RedisError, OSError, TimeoutError):
                 async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
                     await pubsub.psubscribe(f"{_PREFIX}*")
