@@ -38,10 +38,10 @@ class ModelReply:
     """A whole message of the model.
 
     `end`: it is done. `tools`: it waits for the results of its calls. `length`: cut at `max_tokens`. `refused`: it
-    declined."""
+    declined. `interrupted`: the loop's own word for a message that somebody cut short."""
 
     items: tuple[ReplyItem, ...]
-    stop: Literal["end", "tools", "length", "refused"]
+    stop: Literal["end", "tools", "length", "refused", "interrupted"]
     usage: UsageReport
     allowances: tuple[Allowance, ...] = ()
 

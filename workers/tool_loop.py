@@ -161,7 +161,7 @@ class ToolLoop:
 
     async def _converse(self) -> AsyncGenerator[ProviderEvent, None]:
         number = 0
-        last_word = broken_off = False
+        last_word = False
         while True:
             number += 1
             if number > self._iterations:
@@ -173,7 +173,7 @@ class ToolLoop:
             pushed, self._pushed = self._pushed, []
             opened = await self._notebook.begin(number, pushed=pushed, only_if_asked=last_word)
             if last_word and not opened.joined:
-                if broken_off and (text := _text(self._last)):
+                if self._last.stop == "interrupted" and (text := _text(self._last)):
                     yield Result(text=text)  # nobody has said anything after all: it was the answer
                 return
             self.said += opened.joined
@@ -190,10 +190,10 @@ class ToolLoop:
                         yield event
                 last_word = False
                 continue
-            broken_off = self._interrupted
+            interrupted = reply.stop == "interrupted"
             if text := _text(reply) or (REFUSED if reply.stop == "refused" else ""):
-                yield Message(text=text) if broken_off else Result(text=text)
-            if opened.reply is None and not self._pushed and not broken_off:
+                yield Message(text=text) if interrupted else Result(text=text)
+            if opened.reply is None and not self._pushed and not interrupted:
                 return
             last_word = True
 
@@ -224,14 +224,12 @@ class ToolLoop:
                 async for event in events:
                     yield event
         while True:
-            request = self._request()
-            await self._gate.enter(number, request, self._facts)
             try:
-                async with aclosing(self._stream(request)) as events:
+                async with aclosing(self._call_model(number, self._request())) as events:
                     async for event in events:
                         yield event
+                return
             except ProviderError as error:
-                await self._gate.failed(request, error)
                 if error.error_class is not ErrorClass.CONTEXT_TOO_LONG:
                     raise
                 size = estimate(self._items())
@@ -240,9 +238,18 @@ class ToolLoop:
                         yield event
                 if estimate(self._items()) >= size:
                     raise
-            else:
-                await self._gate.leave(number, request, self._last)
-                return
+
+    async def _call_model(self, number: int, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
+        """Through the gate, once. What came of it is in `self._last`."""
+        await self._gate.enter(number, request, self._facts)
+        try:
+            async with aclosing(self._stream(request)) as events:
+                async for event in events:
+                    yield event
+        except ProviderError as error:
+            await self._gate.failed(request, error)
+            raise
+        await self._gate.leave(number, request, self._last)
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         said: list[str] = []
@@ -301,7 +308,7 @@ class ToolLoop:
             output_tokens=estimate((), text),
             cost_usd=_cost(self._facts, estimate(request.items, request.system), estimate((), text)),
         )
-        return ModelReply((Said("assistant", text),) if text.strip() else (), "end", usage)
+        return ModelReply((Said("assistant", text),) if text.strip() else (), "interrupted", usage)
 
     async def _run_tools(self, calls: list[Called]) -> AsyncGenerator[ProviderEvent, None]:
         """All calls of one message at once, each journaled by the tool box; results keep the order of the calls.
@@ -343,14 +350,13 @@ class ToolLoop:
             yield Progress(text="the conversation has become long: archiving and summarising it")
             archive = await self._compactor.archive(self._history)
             request = self._compactor.request(self._request(), self._history, self._room() // 2)
-            await self._gate.enter(number, request, self._facts)
-            async with aclosing(self._stream(request)) as events:
+            async with aclosing(self._call_model(number, request)) as events:
                 async for _ in events:
                     pass  # nobody is shown a summary as it is written
-            await self._gate.leave(number, request, self._last)
-            yield self._last.usage
-            if summary := _text(self._last):
-                await self._notebook.compact(number, summary, archive, self._last.usage)
+            summary, usage = _text(self._last), self._last.usage
+            if summary and self._last.stop != "interrupted":
+                yield usage
+                await self._notebook.compact(number, summary, archive, usage)
                 self._history = remembered(summary)
                 return
         self._squeeze = min(self._room(), estimate(self._items())) * 2 // 3

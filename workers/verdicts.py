@@ -8,6 +8,8 @@ from workers.failover import Choice
 
 # From so many tries on, a provider that does not answer is not waited for if there is another.
 MOVES_AFTER_TRIES = 2
+# A provider that refuses and asks for less patience than this gets as much, and more the longer it goes on.
+LEAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,8 @@ class Patience:
         held_back = not failure.asked or failure.error_class is ErrorClass.RATE_LIMIT
         if waits and held_back and age < self.waits:
             assert failure.retry_after is not None
-            return Rest(failure.retry_after, counted=False)
+            at_once = failure.asked and failure.retry_after < LEAST_SECONDS
+            return Rest(max(LEAST_SECONDS, age / 10) if at_once else failure.retry_after, counted=False)
         delay = self.backoff.delay(tries, failure.retry_after)
         return GiveUp() if delay is None else Rest(delay)
 
