@@ -468,17 +468,24 @@ async def test_what_the_headers_say_holds_the_next_call_back(make_fleet: MakeFle
 
 @pytest.mark.spec("M9", "P19")
 @pytest.mark.parametrize("database_kind", ["sqlite"])
-async def test_come_back_at_once_is_not_taken_at_its_word_for_ever(fleet: Fleet, api: ModelApi) -> None:
+async def test_come_back_at_once_is_believed_less_and_less(make_fleet: MakeFleet, api: ModelApi) -> None:
     """A vendor that says Retry-After: 0 with each refusal is not asked without end."""
+    fleet = await make_fleet(limit_seconds=120)
+    time = FleetTime(fleet)
     await fleet.add_group(provider="anthropic")
     api.fail(refuse("rate_limited", retry_after=0, times=None))
     await fleet.send("hello")
     outcomes = await fleet.answer_wakes()
-    for _ in range(6):
-        outcomes += await retry_now(fleet)
-    assert outcomes == ["waiting"] * 4 + ["failed"]
-    [message] = await fleet.inbox()
-    assert (message.error_class, message.tries) == ("rate_limit", 5)
+    rests: list[float] = []
+    while outcomes[-1] == "waiting" and len(outcomes) < 60:
+        rests += (await resting_seconds(fleet)).values()
+        await time.go_by(rests[-1] + 0.01)
+        await fleet.sweep()
+        outcomes += await fleet.answer_wakes()
+    assert outcomes[-1] == "failed"
+    assert min(rests[:-4]) >= 1, "at least a second, until patience is at an end and the tries count"
+    assert time.passed > 60
+    assert len(api.requests) < 50
 
 
 @pytest.mark.spec("P19")
