@@ -224,18 +224,26 @@ class RedisBuckets(Buckets):
     async def show(self) -> list[BucketState]:
         names = {name.decode(errors="replace") async for name in self._client.scan_iter(match=f"{PREFIX}*", count=1000)}
         keys = {name: key for name in names if (key := key_of(name))}
-        return sorted(await asyncio.gather(*(self._state(*item) for item in keys.items())), key=by_key)
-
-    async def _state(self, name: str, key: BucketKey) -> BucketState:
-        paused_ms, *facts = [part.decode() for part in await self._run(self._show, name)]
-        triples = zip(facts[::3], facts[1::3], facts[2::3], strict=True)
-        left: Any = {kind: Left(float(available), float(limit)) for kind, available, limit in triples}
-        return BucketState(key, int(paused_ms) / 1000, left)
+        async with self._client.pipeline(transaction=False) as pipe:
+            for name in keys:
+                await self._show(keys=[name], args=[self._now()], client=pipe)
+            answers = await pipe.execute()
+        return sorted((_state(key, answer) for key, answer in zip(keys.values(), answers, strict=True)), key=by_key)
 
     async def _run(self, script: Any, name: str, *arguments: str | float) -> Any:
-        now_us = round(self._clock() * 1_000_000) if self._clock else ""
         async with self._slots:
-            return await script(keys=[name], args=[now_us, *arguments])
+            return await script(keys=[name], args=[self._now(), *arguments])
+
+    def _now(self) -> int | str:
+        """Microseconds; empty for the server's own."""
+        return round(self._clock() * 1_000_000) if self._clock else ""
+
+
+def _state(key: BucketKey, answer: list[bytes]) -> BucketState:
+    paused_ms, *facts = [part.decode() for part in answer]
+    triples = zip(facts[::3], facts[1::3], facts[2::3], strict=True)
+    left: Any = {kind: Left(float(available), float(limit)) for kind, available, limit in triples}
+    return BucketState(key, int(paused_ms) / 1000, left)
 
 
 def name_of(key: BucketKey) -> str:
