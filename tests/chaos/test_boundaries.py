@@ -19,8 +19,7 @@ from sqlalchemy import make_url
 from models.base import new_id
 from tests.support.boundaries import ANTHROPIC, CHAT, RESPONSES, Dock, Wire, open_dock
 from tests.support.boundary_ledger import Evidence
-from tests.support.boundary_plan import ALONE, TOOLS, ten_tools
-from tests.support.boundary_worker import (
+from tests.support.boundary_marks import (
     AFTER_COMMIT,
     AFTER_EFFECT,
     BEFORE_COMMIT,
@@ -33,6 +32,7 @@ from tests.support.boundary_worker import (
     HEARD,
     RECORD,
 )
+from tests.support.boundary_plan import ALONE, TOOLS, ten_tools
 from tests.support.model_api import ModelApi
 
 FULL = os.environ.get("LONGSHORE_CHAOS") == "full"

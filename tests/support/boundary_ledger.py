@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tests.support.boundary_plan import ANSWER, MODEL_CALLS, ROUNDS, TOOLS, Planned
-from tests.support.boundary_worker import (
+from tests.support.boundary_marks import (
     AFTER_COMMIT,
     ASKING,
     BEFORE_COMMIT,
@@ -20,6 +19,7 @@ from tests.support.boundary_worker import (
     FIRST_PIECE,
     RECORD,
 )
+from tests.support.boundary_plan import ANSWER, MODEL_CALLS, ROUNDS, TOOLS, Planned
 from workers.toolbox import EFFECT_UNKNOWN
 
 State = Literal["none", "started", "finished"]

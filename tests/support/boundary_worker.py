@@ -1,7 +1,7 @@
 """A worker that kills itself, by SIGKILL, at one named boundary of a turn.
 
 Started once it imports everything and then forks for each turn it is asked to run (one JSON object a line): a fork
-costs milliseconds, a new Python more than a second. No thread and no event loop exists before the fork.
+costs milliseconds, a new Python more than a second. Whenever it forks it has no thread and no event loop.
 
 A boundary is passed when its name is written to the trace, a file outside the database; so is each effect of a tool.
 What a process has written to a file survives its SIGKILL: only a crash of the machine would need a sync."""
@@ -19,7 +19,6 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +36,21 @@ from adapters.providers.anthropic import AnthropicProvider
 from adapters.providers.openai import OpenAIProvider
 from adapters.registry import AnyProvider, Drivers, Registry
 from models.database import Database
+from tests.support.boundary_marks import (
+    AFTER_COMMIT,
+    AFTER_EFFECT,
+    ARRIVED,
+    ASKING,
+    BEFORE_COMMIT,
+    BEFORE_EFFECT,
+    BEGIN,
+    END,
+    FIRST_PIECE,
+    FLUSH,
+    HEARD,
+    PR_SET_PDEATHSIG,
+    Errand,
+)
 from tests.support.boundary_plan import TOOLS, Planned
 from tests.support.fleet import HeldBells, fleet_settings
 from workers import turn
@@ -44,34 +58,6 @@ from workers.journal import Journal
 from workers.model_journal import ModelJournal
 from workers.runtime import Node, Runtime
 from workers.toolbox import JournaledToolBox
-
-PR_SET_PDEATHSIG = 1
-BEFORE_COMMIT, AFTER_COMMIT = "before commit: ", "after commit: "
-BEFORE_EFFECT, AFTER_EFFECT = "before effect: ", "after effect: "
-ASKING, FIRST_PIECE, ARRIVED, HEARD = "asking: ", "first piece: ", "reply arrived: ", "reply heard: "
-FLUSH = "flush"
-BEGIN, END = JournaledToolBox._begin.__qualname__, JournaledToolBox._finish.__qualname__
-RECORD, COMPLETE = ModelJournal.finish.__qualname__, "Ending.complete"
-
-
-@dataclass(frozen=True)
-class Errand:
-    """One turn to run. `broken` names a fault of BROKEN to work with; `warms`: in this process, not in a fork."""
-
-    session_id: str
-    provider: str
-    database_url: str
-    redis_url: str
-    model_url: str
-    folder: str
-    trace: str
-    effects: str
-    kill_at: str | None = None
-    broken: str | None = None
-    warms: bool = False
-
-    def line(self) -> bytes:
-        return json.dumps(asdict(self)).encode() + b"\n"
 
 
 class Trace:
