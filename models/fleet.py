@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Integer, String, delete, select, update
+from sqlalchemy import CheckConstraint, Integer, String, case, delete, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -94,10 +94,12 @@ async def note_failure(
     conn: AsyncConnection, provider: str, account: str, detail: str, *, threshold: int, pause: float, longest: float
 ) -> None:
     """A call failed as calls to a dead service do. After `threshold` in a row the provider is `down` for `pause`
-    seconds, doubling with each further failure up to `longest`."""
+    seconds, doubling with each probe that fails up to `longest`. Calls that were under way when it went down break
+    with it, by the hundred on a busy fleet: they say nothing new and are not counted."""
     await insert_ignoring(conn, ProviderHealth, provider=provider, account=account, state="ok")
     mine = (ProviderHealth.provider == provider, ProviderHealth.account == account)
-    counted = update(ProviderHealth).where(*mine).values(failures=ProviderHealth.failures + 1, checked_at=now())
+    is_up = case((ProviderHealth.state == "down", 0), else_=1)
+    counted = update(ProviderHealth).where(*mine).values(failures=ProviderHealth.failures + is_up, checked_at=now())
     failures = (await conn.execute(counted.returning(ProviderHealth.failures))).scalar_one()
     if failures < threshold:
         return
@@ -118,7 +120,8 @@ async def note_success(conn: AsyncConnection, provider: str, account: str) -> No
 
 
 async def may_probe(conn: AsyncConnection, provider: str, account: str, seconds: float) -> bool:
-    """Whether this caller is the one who tries a provider again whose pause is over; the others wait `seconds` more."""
+    """Whether this caller is the one who tries a provider again whose pause is over; the others wait `seconds` more.
+    Its attempt counts as a failure until it succeeds."""
     statement = (
         update(ProviderHealth)
         .where(
@@ -127,7 +130,7 @@ async def may_probe(conn: AsyncConnection, provider: str, account: str, seconds:
             ProviderHealth.state == "down",
             ProviderHealth.until <= now(),
         )
-        .values(until=now(seconds), checked_at=now())
+        .values(until=now(seconds), checked_at=now(), failures=ProviderHealth.failures + 1)
         .returning(ProviderHealth.provider)
     )
     return (await conn.execute(statement)).one_or_none() is not None
