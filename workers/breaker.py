@@ -63,6 +63,8 @@ class Breaker:
             case ErrorClass.RATE_LIMIT | ErrorClass.QUOTA | ErrorClass.AUTH:
                 seconds = error.retry_after or SHOWN_SECONDS
                 await self._note(account, lambda conn: note_limited(conn, *account, str(error), seconds))
+            case ErrorClass.INVALID_REQUEST | ErrorClass.CONTEXT_TOO_LONG:
+                await self.succeeded(account)  # it has answered, whatever it said
 
     async def _note(self, account: Account, work: Callable[[AsyncConnection], Awaitable[None]]) -> None:
         await self._db.transact(work)
