@@ -86,6 +86,7 @@ class Publisher:
                         pipe.publish(ALL, text)
                 await pipe.execute()
         except (RedisError, OSError, TimeoutError) as error:
+            _obey_cancellation()
             if not self._silent:
                 log.warning("events.redis_away", error=type(error).__name__)
             self._silent = True

@@ -115,3 +115,23 @@ def test_a_stored_event_becomes_the_envelope_it_was() -> None:
     payload = {"type": "message", "text": "x"}
     row: Any = SimpleNamespace(session_id="s1", turn_id="t1", seq=9, created_at=at, payload=payload)
     assert stored_envelope(row) == Envelope(session="s1", turn="t1", seq=9, at=at, event=Message(text="x"))
+
+
+class ConnectingRedis(AwayRedis):
+    """A client that is stopped while it connects, and reports that as a broken connection."""
+
+    async def execute(self) -> None:
+        self.tried.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise RedisConnectionError("connecting failed") from None
+
+
+async def test_a_publisher_that_is_stopped_while_it_connects_ends() -> None:
+    client = ConnectingRedis()
+    publisher = Publisher(client)  # type: ignore[arg-type]
+    publisher.publish(envelope("s1", TextDelta(text="x"), turn_id="t", after=3))
+    await client.tried.wait()
+    async with asyncio.timeout(10):
+        await publisher.close()
