@@ -37,7 +37,11 @@ class Breaker:
         self._reading = asyncio.Lock()
 
     async def wait(self, account: Account) -> float:
-        """Seconds until the provider may be asked; 0: now. Whoever gets 0 for one that is down is its probe."""
+        """Seconds until the provider may be asked again; 0: it is not down, or somebody may try (`try_again`)."""
+        return max(await self._remaining(account) or 0.0, 0.0)
+
+    async def try_again(self, account: Account) -> float:
+        """The last question before a call, since for one that is down it is answered with 0 once: to its probe."""
         remaining = await self._remaining(account)
         if remaining is None:
             return 0.0
@@ -48,7 +52,8 @@ class Breaker:
         if probes:
             log.info("breaker.probe", provider=account[0])
             return 0.0
-        return max(await self._remaining(account) or 0.0, 0.1)
+        remaining = await self._remaining(account)
+        return 0.0 if remaining is None else max(remaining, 0.1)
 
     async def succeeded(self, account: Account) -> None:
         row = await self._state(account)

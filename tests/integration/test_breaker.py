@@ -10,7 +10,7 @@ import pytest
 
 from models.fleet import all_health, providers_down
 from tests.integration.conftest import MakeFleet
-from tests.support.api_fleet import FleetTime, model_api, resting_seconds, retry_now
+from tests.support.api_fleet import FleetTime, bucket_of, model_api, resting_seconds, retry_now
 from tests.support.fleet import Fleet, fleet_settings
 from tests.support.model_api import ModelApi, drop, hang, refuse
 from tests.support.servers import Valkey
@@ -59,8 +59,7 @@ async def test_five_failures_in_a_row_stop_the_whole_fleet(make_fleet: MakeFleet
     await fleet.add_group(provider=provider)
     api.fail(drop(times=None))
     for number in range(5):
-        row = (await fleet.db.read(all_health) or [None])[0]
-        assert row is None or (row.state, row.failures) == ("ok", number)
+        assert [(row.state, row.failures) for row in await fleet.db.read(all_health)] == [("ok", number)][: number > 0]
         await fleet.send(f"early {number}", platform_id=f"early{number}")
         assert await fleet.answer_wakes() == ["waiting"]
     row = await _health(fleet)
@@ -214,3 +213,19 @@ async def test_the_breaker_needs_no_redis(database_url: str, tmp_path: Path, api
     finally:
         valkey.stop(signal.SIGKILL)
         await fleet.close()
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+async def test_who_may_not_call_anyway_is_not_the_one_who_tries(make_fleet: MakeFleet, api: ModelApi) -> None:
+    """A session whose model is at its rate limit leaves the probe to one that can make it."""
+    fleet = await make_fleet()
+    time = FleetTime(fleet)
+    await _fail_five(fleet, api)
+    await fleet.add_group("limited", provider="anthropic", model="claude-haiku-5-5")
+    await fleet.runtime.governor.pause(bucket_of(fleet, "anthropic", "claude-haiku-5-5"), 1000)
+    api.heal()
+    await time.go_by(15)
+    limited = await fleet.send("hello", agent_group="limited", platform_id="limited")
+    assert await fleet.wake(limited.session_id, "anthropic") == "waiting"
+    fleet.bells.wakes.clear()
+    assert "completed" in await _wake_all([fleet])
