@@ -246,7 +246,7 @@ async def test_while_it_is_down_turns_begin_with_the_other_and_then_come_back(
 
 @pytest.mark.parametrize("database_kind", ["sqlite"])
 async def test_when_the_breaker_opens_in_the_middle_of_a_turn_it_moves_without_failing_itself(
-    fleet: Fleet, api: ModelApi
+    fleet: Fleet, api: ModelApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await _group(fleet)
     api.fail(stall(200, when="time"), drop(times=5, when="hello"))
@@ -258,7 +258,7 @@ async def test_when_the_breaker_opens_in_the_middle_of_a_turn_it_moves_without_f
         await fleet.send(f"hello {number}", platform_id=f"chat{number}")
     assert await fleet.answer_wakes() == ["waiting"] * 5
     # Its first call is still to succeed, which ends an outage: this one goes on.
-    fleet.runtime.breaker.succeeded = _ignored  # type: ignore[method-assign]
+    monkeypatch.setattr(fleet.runtime.breaker, "succeeded", _ignored)
     api.release()
     assert await running == "handed_over"
     assert fleet.bells.wakes == [(first.session_id, "openai")]
