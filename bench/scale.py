@@ -15,7 +15,7 @@ class Scale:
     samples: int = 60  # latencies per repeat
     waiting: int = 1000  # sessions that wait at the same time
     streams: int = 500  # model calls at the same time
-    streamed: int = 1000  # turns per repeat that stream
+    streamed: int = 750  # turns per repeat that stream
     few_rows: int = 10_000
     many_rows: int = 1_000_000
     sweeps: int = 10  # per repeat
