@@ -55,7 +55,7 @@ def postgres_url(server_folder: Path) -> Iterator[str]:
     if given := os.environ.get("TEST_DATABASE_URL"):
         yield given
         return
-    server = Postgres(server_folder / "postgres")
+    server = Postgres(server_folder / "postgres", durable=False)
     server.start()
     yield server.url()
     server.stop()
@@ -71,6 +71,12 @@ def postgres_template(postgres_url: str) -> Iterator[str]:
     _admin(postgres_url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 
 
+@pytest.fixture(scope="session")
+def sqlite_template(server_folder: Path) -> Path:
+    schema.migrate(f"sqlite:///{server_folder}/template.db")
+    return server_folder / "template.db"
+
+
 @pytest.fixture(params=["postgresql", "sqlite"])
 def database_kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -80,9 +86,8 @@ def database_kind(request: pytest.FixtureRequest) -> str:
 def database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A fresh, migrated database: each test runs on PostgreSQL and on SQLite."""
     if database_kind == "sqlite":
-        url = f"sqlite:///{tmp_path}/longshore.db"
-        schema.migrate(url)
-        yield url
+        shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "longshore.db")
+        yield f"sqlite:///{tmp_path}/longshore.db"
         return
     yield from request.getfixturevalue("make_postgres")()
 

@@ -52,8 +52,9 @@ class Breaker:
         if probes:
             log.info("breaker.probe", provider=account[0])
             return 0.0
+        # Somebody else tries. Come back soon rather than when the probe is given up: it will mostly succeed.
         remaining = await self._remaining(account)
-        return 0.0 if remaining is None else max(remaining, 0.1)
+        return 0.0 if remaining is None else min(max(remaining, 0.1), PAUSE_SECONDS)
 
     async def succeeded(self, account: Account) -> None:
         row = await self._state(account)

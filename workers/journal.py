@@ -4,7 +4,7 @@ Lasting events are written before they are published, so that no reader sees wha
 gathered for a moment and ride along with whatever is written next; an ordinary turn writes them with its end."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from sqlalchemy import insert
@@ -51,12 +51,13 @@ class Journal:
         *,
         activity: str | None = None,
         messages: int = 0,
+        events: Sequence[AnyEvent] = (),
     ) -> None:
-        """One transaction under the lease: what `work` does, and the events gathered so far.
+        """One transaction under the lease: what `work` does, the `events` that tell of it, and those gathered so far.
 
         `work` gets the connection and the first of the `messages` numbers it asked for."""
         async with self._lock:
-            events = self.take()
+            events = [*self.take(), *events]
 
             async def run(conn: AsyncConnection) -> list[Envelope]:
                 lasting = count_lasting(events)

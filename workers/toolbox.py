@@ -4,7 +4,7 @@ ended is run again only if it is idempotent, else the agent is told that nobody 
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,9 +13,9 @@ import structlog
 from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.contracts import ParkedError, Question, Tool, ToolContext, ToolOutcome, ToolSpec
+from adapters.contracts import Outbound, ParkedError, Question, Tool, ToolContext, ToolOutcome, ToolSpec
 from adapters.errors import ToolError, UnknownDriverError
-from adapters.events import QuestionAsked
+from adapters.events import QuestionAsked, ToolResult
 from adapters.registry import Drivers
 from models.base import new_id
 from models.consent import expire_question, find_question, put_question
@@ -61,6 +61,8 @@ class JournaledToolBox:
         self._agent_group = agent_group
         self._workspace = workspace
         self._key_prefix = key_prefix
+        # Calls whose result is on record as an event too, written with the step: nobody need report it again.
+        self.told: set[str] = set()
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
@@ -71,7 +73,7 @@ class JournaledToolBox:
         earlier = await self._db.read(lambda conn: find_step(conn, self._journal.turn_id, key))
         if earlier is not None and earlier.status != "started":
             return ToolOutcome(earlier.output["text"], ok=earlier.status == "finished", replayed=True)
-        if earlier is not None and (outcome := await self._answer_to(earlier.id)) is not None:
+        if earlier is not None and (outcome := await self._answer_to(earlier.id, call_id, name)) is not None:
             return outcome
         try:
             tool = self._tools.get(name)
@@ -83,10 +85,10 @@ class JournaledToolBox:
             return ToolOutcome(f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']}", ok=False)
         if earlier is not None and not tool.idempotent:
             outcome = ToolOutcome(EFFECT_UNKNOWN, ok=False)
-            await self._finish(earlier.id, outcome, None)
+            await self._finish(earlier.id, call_id, name, outcome)
             return outcome
         step_id = earlier.id if earlier is not None else await self._begin(key, tool, arguments)
-        return await self._run(step_id, tool, checked)
+        return await self._run(step_id, call_id, tool, checked)
 
     async def _begin(self, key: str, tool: Tool[Any], arguments: Mapping[str, Any]) -> str:
         step_id = new_id()
@@ -109,7 +111,7 @@ class JournaledToolBox:
         await self._journal.write(work, activity=f"tool: {tool.name}")
         return step_id
 
-    async def _run(self, step_id: str, tool: Tool[Any], checked: Any) -> ToolOutcome:
+    async def _run(self, step_id: str, call_id: str, tool: Tool[Any], checked: Any) -> ToolOutcome:
         context = ToolContext(
             session_id=self._journal.lease.session_id,
             turn_id=self._journal.turn_id,
@@ -129,7 +131,7 @@ class JournaledToolBox:
         if outcome.ok and context.question is not None:
             await self._ask(step_id, context.question)
         log.debug("tool.done", tool=tool.name, ok=outcome.ok, seconds=round(time.monotonic() - started, 3))
-        await self._finish(step_id, outcome, context if outcome.ok else None)
+        await self._finish(step_id, call_id, tool.name, outcome, context.staged if outcome.ok else ())
         return outcome
 
     async def _ask(self, step_id: str, question: Question) -> NoReturn:
@@ -140,26 +142,23 @@ class JournaledToolBox:
             content=content, turn_id=journal.turn_id, key=f"{journal.turn_id}:{step_id}:question"
         )
         place = {key: row[key] for key in ("session_id", "turn_id", "channel_type", "platform_id", "thread_id")}
-        journal.add(
-            QuestionAsked(
-                id=step_id,
-                title=question.title,
-                text=question.text,
-                options=question.options,
-                seconds=question.seconds,
-            ),
-            soon=False,
+        asked = QuestionAsked(
+            id=step_id,
+            title=question.title,
+            text=question.text,
+            options=question.options,
+            seconds=question.seconds,
         )
 
         async def work(conn: AsyncConnection, first_seq: int) -> None:
             await insert_ignoring(conn, MessageOut, **(row | {"seq": first_seq}))
             await put_question(conn, step_id, row["id"], stored_question(question), question.seconds, **place)
 
-        await journal.write(work, activity="awaiting human", messages=1)
+        await journal.write(work, activity="awaiting human", messages=1, events=[asked])
         self._bells.deliver(row["id"])
         raise ParkedError(f"{question.title}: {question.text}", question.seconds)
 
-    async def _answer_to(self, step_id: str) -> ToolOutcome | None:
+    async def _answer_to(self, step_id: str, call_id: str, name: str) -> ToolOutcome | None:
         """What came of the question this step asked; None: it asked none. Still open: the turn is parked again."""
         question = await self._db.read(lambda conn: find_question(conn, step_id))
         if question is None:
@@ -175,11 +174,13 @@ class JournaledToolBox:
             outcome = ToolOutcome(question.answer)
         else:
             outcome = ToolOutcome(f"Nobody answered within {question.question['seconds']:g} seconds.", ok=False)
-        await self._finish(step_id, outcome, None)
+        await self._finish(step_id, call_id, name, outcome)
         return outcome
 
-    async def _finish(self, step_id: str, outcome: ToolOutcome, context: ToolContext | None) -> None:
-        staged = context.staged if context is not None else []
+    async def _finish(
+        self, step_id: str, call_id: str, name: str, outcome: ToolOutcome, staged: Sequence[Outbound] = ()
+    ) -> None:
+        self.told.add(call_id)
         rows = [
             self._reply_to.outbound(
                 kind=item.kind,
@@ -195,7 +196,8 @@ class JournaledToolBox:
             for number, row in enumerate(rows):
                 await insert_ignoring(conn, MessageOut, **(row | {"seq": first_seq + number}))
 
-        await self._journal.write(work, activity="calling model", messages=len(rows))
+        result = ToolResult(id=call_id, name=name, ok=outcome.ok)
+        await self._journal.write(work, activity="calling model", messages=len(rows), events=[result])
         for row in rows:
             self._bells.deliver(row["id"])
 

@@ -9,7 +9,7 @@ import structlog
 
 from adapters.contracts import Limits, ParkedError, Query, QueryInput
 from adapters.errors import AdapterError, ErrorClass, ProviderError
-from adapters.events import Failed, ProviderEvent, Result, SessionStarted, ToolCall, UsageReport
+from adapters.events import Failed, ProviderEvent, Result, SessionStarted, ToolCall, ToolResult, UsageReport
 from adapters.model_port import ModelProvider
 from adapters.registry import AnyProvider
 from adapters.transcript import Item, Said
@@ -107,6 +107,7 @@ class _Attempt:
         self._heard = _Heard()
         self._prompt = ""
         self._watchdog = Watchdog(runtime.settings.silent_seconds)
+        self._tools: JournaledToolBox | None = None
         self._loop: ToolLoop | None = None
         self._notebook: ModelJournal | None = None
         self._purse: Purse | None = None
@@ -229,7 +230,7 @@ class _Attempt:
         self._prompt = format_prompt(turn.messages)
         workspace = await runtime.workspace(turn.folder)
         reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
-        tools = JournaledToolBox(
+        tools = self._tools = JournaledToolBox(
             runtime.db,
             runtime.bells,
             runtime.registry.tools,
@@ -278,6 +279,8 @@ class _Attempt:
                 self._heard.continuation = event.continuation
             case Failed():
                 self._heard.failure = event
+            case ToolResult(id=call_id) if self._tools is not None and call_id in self._tools.told:
+                return
         # The last things a provider says are written with the turn's end; the tool box writes a call with its step.
         self._journal.add(event, soon=not isinstance(event, Result | UsageReport | SessionStarted | Failed | ToolCall))
 

@@ -196,17 +196,11 @@ class Evidence:
         if max(returned.values(), default=0) > 1:
             yield f"tool_result events: {dict(returned)}"
         for tool in TOOLS:
-            # It is written a moment after the result itself, with whatever is written next.
-            if returned[tool.name] == 0 and self.state(tool) != "finished":
+            if returned[tool.name] == 0:
                 yield f"no tool_result event of {tool.name}"
 
     def _events_of(self, kind: str) -> Counter[str]:
         return Counter(event.payload["name"] for event in self.events if event.type == kind)
-
-    def unshown(self) -> list[str]:
-        """Tools whose results are on record, but that they came was shown to nobody."""
-        returned = self._events_of("tool_result")
-        return [tool.name for tool in TOOLS if not returned[tool.name]]
 
     def _money(self) -> Iterator[str]:
         if self.reservations:

@@ -187,17 +187,17 @@ def _late() -> None:
         late[key] = functools.partial(begin, self, key, tool, arguments)
         return key
 
-    async def run_first(self: JournaledToolBox, step_id: str, tool: Any, checked: Any) -> ToolOutcome:
+    async def run_first(self: JournaledToolBox, step_id: str, *given: Any) -> ToolOutcome:
         finish = self._finish
 
-        async def begin_and_finish(step_id: str, outcome: ToolOutcome, context: ToolContext | None) -> None:
-            await finish(await late[step_id]() if step_id in late else step_id, outcome, context)
+        async def begin_and_finish(step_id: str, *given: Any) -> None:
+            await finish(await late[step_id]() if step_id in late else step_id, *given)
 
-        self._finish = begin_and_finish  # type: ignore[method-assign]
-        return await run(self, step_id, tool, checked)
+        self._finish = begin_and_finish  # type: ignore[method-assign, assignment]
+        return await run(self, step_id, *given)
 
     JournaledToolBox._begin = begin_later  # type: ignore[method-assign]
-    JournaledToolBox._run = run_first  # type: ignore[method-assign]
+    JournaledToolBox._run = run_first  # type: ignore[method-assign, assignment]
 
 
 def _reckless() -> None:

