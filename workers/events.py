@@ -26,6 +26,13 @@ QUEUE_LIMIT = 20_000
 BATCH_LIMIT = 200
 # How long a reader trusts a silent channel before it looks into the table again.
 LOOK_AGAIN_SECONDS = 2.0
+# Channel and text by turns. One command for a batch: packing and reading two for each event costs four times the CPU.
+_PUBLISH = """
+for i = 1, #ARGV, 2 do
+  redis.call('PUBLISH', ARGV[i], ARGV[i + 1])
+  redis.call('PUBLISH', KEYS[1], ARGV[i + 1])
+end
+"""
 
 
 def channel_of(session_id: str) -> str:
@@ -51,7 +58,7 @@ class Publisher:
     """Sends envelopes in the order they were given, many per round trip. Never blocks, never raises."""
 
     def __init__(self, client: redis.asyncio.Redis) -> None:
-        self._client = client
+        self._publish = client.register_script(_PUBLISH)
         self._queue: asyncio.Queue[Envelope] = asyncio.Queue(QUEUE_LIMIT)
         self._task = asyncio.create_task(self._run(), name="longshore-publisher")
         self._silent = False
@@ -79,12 +86,8 @@ class Publisher:
 
     async def _send(self, batch: list[Envelope]) -> None:
         try:
-            async with self._client.pipeline(transaction=False) as pipe:
-                for item in batch:
-                    if (text := _text(item)) is not None:
-                        pipe.publish(channel_of(item.session), text)
-                        pipe.publish(ALL, text)
-                await pipe.execute()
+            written = [(channel_of(item.session), text) for item in batch if (text := _text(item)) is not None]
+            await self._publish(keys=[ALL], args=[part for pair in written for part in pair])
         except (RedisError, OSError, TimeoutError) as error:
             _obey_cancellation()
             if not self._silent:

@@ -45,7 +45,7 @@ async def recall(
     conn: AsyncConnection, session_id: str, turn_id: str, number: int, model: str, messages: Sequence[AnyRow], new: bool
 ) -> Recalled:
     """Read what a tool loop goes on from. For a new turn, its first intent is written as well."""
-    summary, rows = await history(conn, session_id, number)
+    summary, rows = await history(conn, session_id, number) if number > 1 else (None, [])
     items = remembered(
         summary, [from_record({"role": row.role, "type": row.type, "content": row.content}) for row in rows]
     )

@@ -33,7 +33,7 @@ from workers.notebook import Notebook, Opened, remembered
 
 DEFAULT_MAX_TOKENS: Final = 8192
 # Pieces of text that come within this time are shown as one: a reader sees no difference, the wire does.
-GATHER_SECONDS: Final = 0.04
+GATHER_SECONDS: Final = 0.1
 REFUSED: Final = "The model declined to answer this."
 PREVIEW_LIMIT: Final = 200
 
