@@ -112,7 +112,7 @@ def test_a_stored_event_becomes_the_envelope_it_was() -> None:
 class ConnectingRedis(AwayRedis):
     """A client that is stopped while it connects, and reports that as a broken connection."""
 
-    async def execute(self) -> None:
+    async def __call__(self, keys: list[str], args: list[str]) -> None:
         self.tried.set()
         try:
             await asyncio.Event().wait()
