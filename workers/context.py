@@ -8,7 +8,7 @@ from typing import Final
 
 from adapters.transcript import Called, Item, Returned, Said, Shown, Thought
 
-# A rule of thumb that errs on the side of "too much" for English and not by far for others.
+# A rule of thumb: a little too much for English, too little (by half and more) for Chinese and its like.
 CHARACTERS_PER_TOKEN: Final = 3.5
 MEDIA_TOKENS: Final = 2000
 ITEM_TOKENS: Final = 8

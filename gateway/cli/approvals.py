@@ -59,7 +59,7 @@ def approve(
 
 
 def deny(approval: Annotated[str, typer.Argument(help="the approval's id (its end is enough)")]) -> None:
-    """Refuse what an agent asks for; it is told."""
+    """Refuse what an agent asks for; what waits for it is given up."""
     run(lambda desk: _decide(desk, approval, approve=False, usd=None), broker=True)
 
 
