@@ -114,6 +114,12 @@ async def expire_question(conn: AsyncConnection, question_id: str) -> bool:
     return (await conn.execute(statement)).one_or_none() is not None
 
 
+async def close_questions(conn: AsyncConnection, turn_id: str) -> None:
+    """The turn that asked is given up: nobody waits for the answer any more."""
+    statement = update(PendingQuestion).where(PendingQuestion.turn_id == turn_id, PendingQuestion.status == "pending")
+    await conn.execute(statement.values(status="expired"))
+
+
 async def decide_approval(conn: AsyncConnection, approval_id: str, status: str, decided_by: str) -> AnyRow | None:
     """The first decision in time wins. None: decided already, expired, or not there."""
     statement = (

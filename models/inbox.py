@@ -155,6 +155,11 @@ def joining(due: Sequence[AnyRow]) -> list[AnyRow]:
     return joined if any(row.wakes for row in joined) else []
 
 
+async def waits_to_interrupt(conn: AsyncConnection, session_id: str) -> bool:
+    """Whether a message would join a turn under way that does not want the agent to finish its sentence."""
+    return any(row.follow_up == "interrupt" for row in joining(await due_messages(conn, session_id)))
+
+
 async def messages_of_turn(conn: AsyncConnection, turn_id: str) -> list[AnyRow]:
     query = select(*_SHOWN).where(MessageIn.turn_id == turn_id).order_by(MessageIn.seq)
     return list((await conn.execute(query)).all())
@@ -165,18 +170,6 @@ _BEGIN = (
     .where(MessageIn.id.in_(bindparam("given_ids", expanding=True)))
     .values(status="processing", status_changed_at=now(), tries=MessageIn.tries + 1, turn_id=given("turn"))
 )
-
-
-async def waits_to_interrupt(conn: AsyncConnection, session_id: str) -> bool:
-    """Whether a message is due that does not want the agent to finish its sentence."""
-    query = select(MessageIn.id).where(
-        MessageIn.session_id == session_id,
-        MessageIn.status == "pending",
-        MessageIn.turn_id.is_(None),
-        MessageIn.follow_up == "interrupt",
-        MessageIn.process_after <= now(),
-    )
-    return bool((await conn.execute(select(query.exists()))).scalar_one())
 
 
 async def begin_processing(conn: AsyncConnection, message_ids: list[str], turn_id: str) -> None:

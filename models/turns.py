@@ -49,6 +49,8 @@ class Turn(Base):
     model: Mapped[str | None] = mapped_column(String(200))
     # Providers this turn has given up on; it goes on with the next of the group's list.
     tried: Mapped[list[str] | None] = mapped_column(Json)
+    # Since when it waits for limits and outages without using up tries.
+    waiting_since: Mapped[datetime | None] = mapped_column(Timestamp)
     worker: Mapped[str | None] = mapped_column(String(200))
     lease_token: Mapped[int] = mapped_column(BigInteger)
     error_class: Mapped[str | None] = mapped_column(String(30))

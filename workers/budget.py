@@ -26,6 +26,8 @@ from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
 
 CATEGORY = "budget"
+# How soon to look again when the money is not spent, only held.
+HELD_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ class Purse:
             return
         turn = self._turn
 
-        async def work(conn: AsyncConnection) -> None:
+        async def work(conn: AsyncConnection, _: int) -> None:
             day = await today(conn)
             for limit in self._limits:
                 key = {"step_id": step_id, "turn_id": turn.id, "agent_group_id": turn.agent_group_id}
@@ -81,22 +83,25 @@ class Purse:
                     raise _OverBudget(limit, day)
 
         try:
-            await self._db.transact(work)
+            await self._journal.write(work)
         except _OverBudget as over:
             await self._refuse(over.limit, over.day)
 
     async def _refuse(self, limit: Limit, day: datetime) -> None:
         whose = "" if limit.user_id == EVERYBODY else f" for {limit.user_id}"
         reason = f"the daily budget of {self._turn.folder}{whose} ({dollars(limit.usd)}) is spent"
-        denied = False
+        denied = held = False
         rows: list[dict[str, Any]] = []
 
         async def work(conn: AsyncConnection, first_seq: int) -> None:
-            nonlocal denied, rows
+            nonlocal denied, held, rows
             spent = await day_of(conn, self._turn.agent_group_id, limit.user_id, day)
             earlier = await find_approval(conn, spent.approval_id) if spent.approval_id else None
             denied = earlier is not None and earlier.status == "denied"
+            held = spent.spent_usd < limit.usd + spent.extra_usd
             rows = []
+            if held:
+                return
             if earlier is not None and earlier.status in ("pending", "denied"):
                 return
             approval_id = new_id()
@@ -108,6 +113,9 @@ class Purse:
         places = await self._db.read(lambda conn: approver_addresses(conn, self._turn.agent_group_id))
         await self._journal.write(work, messages=1 + len(places))
         self.deliveries += [row["id"] for row in rows]
+        if held:
+            why = f"what is left of the daily budget of {self._turn.folder}{whose} is held by calls under way"
+            raise ProviderError(why, ErrorClass.RATE_LIMIT, HELD_SECONDS, False)
         if denied:
             raise ProviderError(f"{reason}, and more was not granted", ErrorClass.BUDGET, None, False)
         raise ProviderError(reason, ErrorClass.BUDGET, _until_tomorrow(day), False)

@@ -45,19 +45,20 @@ class Compactor:
         folder.mkdir(parents=True, exist_ok=True)
         if folder.is_symlink():
             raise OSError(f"{folder} is a link: conversations are not written through it")
-        now = datetime.now(UTC)
-        name = f"{now:%Y-%m-%d}-{_title(history)}.md"
-        text = f"# Conversation, archived {now:%Y-%m-%d %H:%M} UTC\n\n" + "\n\n".join(map(_paragraph, history)) + "\n"
+        name = f"{datetime.now(UTC):%Y-%m-%d}-{_title(history)}"
+        text = "# Conversation\n\n" + "\n\n".join(map(_paragraph, history)) + "\n"
+        written = text.encode("utf-8", "replace")
         draft = folder / f".{secrets.token_hex(8)}"
-        draft.write_text(text, encoding="utf-8", errors="replace")
+        draft.write_bytes(written)
         try:
             for number in range(1, 1000):
-                numbered = name if number == 1 else name.replace(".md", f"-{number}.md")
+                file = folder / (f"{name}.md" if number == 1 else f"{name}-{number}.md")
                 try:
-                    os.link(draft, folder / numbered)  # whole, and never over another
+                    os.link(draft, file)  # whole, and never over another
                 except FileExistsError:
-                    continue
-                return f"{FOLDER}/{numbered}"
+                    if file.is_symlink() or file.read_bytes() != written:
+                        continue  # another conversation; else this one, archived by an attempt that failed later
+                return f"{FOLDER}/{file.name}"
             raise OSError(f"there are already 1000 conversations named {name}")
         finally:
             draft.unlink()

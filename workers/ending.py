@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import structlog
-from sqlalchemy import insert
+from sqlalchemy import func, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import ParkedError
@@ -15,14 +15,14 @@ from adapters.events import AnyEvent, Envelope, Result, TurnEnded, UsageReport
 from adapters.transcript import Item, to_record
 from models.base import new_id, now, rows
 from models.budgets import awaits_approval, release_reservations
-from models.consent import open_question
+from models.consent import close_questions, open_question
 from models.conversation import TranscriptItem, Usage
 from models.database import Database, uninterrupted
 from models.inbox import MessageIn, complete_messages, settle
 from models.outbox import MessageOut, has_left
 from models.people import owner_addresses
 from models.sessions import end_rest, release
-from models.turns import complete_turn, set_turn
+from models.turns import Turn, complete_turn, set_turn
 from workers.failover import Choice
 from workers.journal import Journal, count_lasting
 from workers.notices import notice, owner_notices, store_notices
@@ -102,6 +102,8 @@ class Ending:
                 await conn.execute(_INSERT_USAGE, rows([self._usage(report) for report in usage]))
             if also is not None:
                 await also(conn)
+            if turn.attempt > 1:  # an earlier one may have held money that nobody settles now
+                await release_reservations(conn, turn.id)
             stored = await self._journal.store(conn, events, released.event_seq)
             return Ended("completed", released.more, deliveries=[row["id"] for row in outbound]), stored
 
@@ -110,7 +112,7 @@ class Ending:
     async def fail(self, failure: Failure, other: Choice | None = None) -> Ended:
         """Go on with another provider, try again later, or give up: dead-letter, and tell the people concerned."""
         turn = self._turn
-        verdict = self._patience.judge(failure, tries=turn.tries, age=turn.age_seconds, other=other)
+        verdict = self._patience.judge(failure, tries=turn.tries, waited=turn.waited_seconds, other=other)
         facts = {"session": turn.lease.session_id, "turn": turn.id, "error": failure.error_class}
         log.warning("turn.failed", **facts, then=type(verdict).__name__)
         match verdict:
@@ -135,7 +137,8 @@ class Ending:
             )
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", **why, **uncounted)
-            await set_turn(conn, turn.id, status=status, **why)
+            waits = None if rest.counted or rest.parked else func.coalesce(Turn.waiting_since, now())
+            await set_turn(conn, turn.id, status=status, waiting_since=waits, **why)
             decided = rest.parked and not await awaits_approval(conn, turn.agent_group_id)
             if decided:
                 await end_rest(conn, turn.lease.session_id)
@@ -154,7 +157,8 @@ class Ending:
             released = await release(conn, turn.lease, events=count_lasting(events), ring=True)
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", tries=0)
-            await set_turn(conn, turn.id, status="waiting", error=why, tried=[*turn.tried, turn.provider])
+            changes = {"error": why, "error_class": failure.error_class, "waiting_since": None}
+            await set_turn(conn, turn.id, status="waiting", tried=[*turn.tried, turn.provider], **changes)
             stored = await self._journal.store(conn, events, released.event_seq)
             return Ended("handed_over", wake=True, provider=choice.provider), stored
 
@@ -171,7 +175,7 @@ class Ending:
             )
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
-            await set_turn(conn, turn.id, status="parked")
+            await set_turn(conn, turn.id, status="parked", error=None, error_class=None, waiting_since=None)
             # The answer may have come while the worker still had the session; nobody rang then.
             answered = await open_question(conn, turn.lease.session_id) is None
             if answered:
@@ -199,6 +203,7 @@ class Ending:
             released = await release(conn, turn.lease, messages=1 + len(owners), events=count_lasting(events))
             first = released.message_seq - len(owners)
             await release_reservations(conn, turn.id)
+            await close_questions(conn, turn.id)
             await settle(conn, turn.id, "failed", error=failure.message, error_class=failure.error_class)
             await set_turn(
                 conn, turn.id, status=status, ended_at=now(), error=failure.message, error_class=failure.error_class

@@ -89,7 +89,7 @@ class Publisher:
             written = [(channel_of(item.session), text) for item in batch if (text := _text(item)) is not None]
             await self._publish(keys=[ALL], args=[part for pair in written for part in pair])
         except (RedisError, OSError, TimeoutError) as error:
-            _obey_cancellation()
+            obey_cancellation()
             if not self._silent:
                 log.warning("events.redis_away", error=type(error).__name__)
             self._silent = True
@@ -118,7 +118,7 @@ class Follower:
     async def events(self) -> AsyncIterator[Envelope]:
         """For ever: the stored events after the starting point, then live ones. Survives Redis going away."""
         while True:
-            _obey_cancellation()
+            obey_cancellation()
             with suppress(RedisError, OSError, TimeoutError):
                 async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
                     # Subscribed before the table is read: what happens in between is on both sides, and joined.
@@ -135,7 +135,7 @@ class Follower:
         async for item in self._stored():
             yield item
         while True:
-            _obey_cancellation()
+            obey_cancellation()
             raw = await pubsub.get_message(timeout=LOOK_AGAIN_SECONDS)
             if raw is None:
                 async for item in self._stored():
@@ -167,7 +167,7 @@ class Follower:
                     yield stored_envelope(row)
 
 
-def _obey_cancellation() -> None:
+def obey_cancellation() -> None:
     """The Redis client may turn a cancellation that comes while it connects into one of its own errors."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():

@@ -24,11 +24,10 @@ class Choice:
 def choices(session: AnyRow, group: AnyRow, settings: Settings) -> tuple[Choice, ...]:
     """In the order they are asked, each provider once."""
     config = group.config or {}
-    own = Choice(
-        session.provider or group.provider or settings.default_provider,
-        session.model or group.model or settings.default_model,
-        config.get("provider_options") or {},
-    )
+    provider = session.provider or group.provider or settings.default_provider
+    # The default model is one of the default provider's; another vendor does not have it.
+    default_model = settings.default_model if provider == settings.default_provider else None
+    own = Choice(provider, session.model or group.model or default_model, config.get("provider_options") or {})
     listed = [Choice.parse(str(text)) for text in config.get("fallbacks") or ()]
     return tuple({choice.provider: choice for choice in [*reversed(listed), own]}.values())[::-1]
 

@@ -33,6 +33,7 @@ from workers.buckets import (
     sane_pause,
     sane_tokens,
 )
+from workers.events import obey_cancellation
 
 __all__ = ["BucketKey", "BucketState", "Buckets", "Governor", "LocalBuckets", "RedisBuckets"]
 
@@ -324,7 +325,7 @@ class Governor(Buckets):
                     await self._hand_back_pauses()
                 result = await operation()
         except (RedisError, OSError, TimeoutError) as error:
-            _obey_cancellation()
+            obey_cancellation()
             self._try_at = time.monotonic() + self._retry
             if not self._away:
                 log.warning("governor.redis_away", error=type(error).__name__)
@@ -338,10 +339,3 @@ class Governor(Buckets):
     async def _hand_back_pauses(self) -> None:
         for state in await self._local.show():
             await self._redis.pause(state.key, state.paused_seconds)
-
-
-def _obey_cancellation() -> None:
-    """The Redis client may turn a cancellation that comes while it connects into one of its own errors."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError

@@ -164,9 +164,7 @@ async def _store(
     known = provider in registry.providers.names
     if follow_up == "reject" and admission.running:
         raise RefusedError("the agent is at work, and its wiring refuses messages meanwhile: send it again later")
-    question = (
-        await open_question(conn, admission.session_id) if route.wakes and _may_answer(incoming, admission) else None
-    )
+    question = await _answer(conn, incoming, admission) if route.wakes else None
     values: dict[str, Any] = {
         "id": row_id,
         "session_id": admission.session_id,
@@ -198,23 +196,30 @@ async def _store(
         await remember_user(
             conn, f"{incoming.channel_type}:{incoming.sender_id}"[:255], incoming.channel_type, incoming.sender_name
         )
-    if question is not None:
-        text = chosen_value(question.question, incoming.text or str((incoming.content or {}).get("text") or ""))
-        await answer_question(conn, question.id, text, incoming.sender_id)
-        await end_rest(conn, admission.session_id)
     return Accepted(
         message_id=row_id,
         session_id=admission.session_id,
         seq=admission.seq,
         answered_turn=question.turn_id if question is not None else None,
         wake_provider=provider if known and (admission.ring or question is not None) else None,
-        interrupts=admission.running and follow_up == "interrupt",
+        interrupts=route.wakes and question is None and admission.running and follow_up == "interrupt",
     )
 
 
-def _may_answer(incoming: Incoming, admission: Admission) -> bool:
-    """A chat message to a session whose turn waits for a person is the answer; anything else waits behind it."""
-    return admission.resting and incoming.kind in ("chat", "chat-sdk") and incoming.process_after is None
+async def _answer(conn: AsyncConnection, incoming: Incoming, admission: Admission) -> AnyRow | None:
+    """A chat message to a session whose turn has asked a person is the answer; anything else waits behind it. Returns
+    the question, if it was one."""
+    busy = admission.resting or admission.running  # it may have asked and not be parked yet
+    if not busy or incoming.kind not in ("chat", "chat-sdk") or incoming.process_after is not None:
+        return None
+    question = await open_question(conn, admission.session_id)
+    if question is None:
+        return None
+    text = chosen_value(question.question, incoming.text or str((incoming.content or {}).get("text") or ""))
+    if not await answer_question(conn, question.id, text, incoming.sender_id):
+        return None
+    await end_rest(conn, admission.session_id)
+    return question
 
 
 async def _route(conn: AsyncConnection, incoming: Incoming) -> tuple[routing.Route, str | None]:

@@ -49,12 +49,14 @@ async def recall(
     items = remembered(
         summary, [from_record({"role": row.role, "type": row.type, "content": row.content}) for row in rows]
     )
-    if new:
-        step = _intent(turn_id, 1, model, [message.seq for message in messages])
-        await conn.execute(_INSERT_STEP, step | {"number": 1})
-        return Recalled(items, first_step=step["id"])
-    steps = [row for row in await steps_of_turn(conn, turn_id) if row.kind == "model"]
-    return Recalled(items, {call: row for row in steps if (call := _number(row.key)) is not None})
+    journal = [] if new else await steps_of_turn(conn, turn_id)
+    steps = {call: row for row in journal if (call := _number(row.key)) is not None}
+    if steps:
+        return Recalled(items, steps)
+    # Nothing was asked yet: the turn is new, or began on a provider with a loop of its own.
+    step = _intent(turn_id, 1, model, [message.seq for message in messages])
+    await conn.execute(_INSERT_STEP, step | {"number": len(journal) + 1})
+    return Recalled(items, first_step=step["id"])
 
 
 class ModelJournal:
@@ -119,7 +121,9 @@ class ModelJournal:
             step = _intent(self._journal.turn_id, number, self._model, asked["messages"], asked["pushed"])
             self._ids.setdefault(number, step["id"])
             count = await count_steps(conn, self._journal.turn_id) + 1
-            await insert_ignoring(conn, Step, **step | {"id": self._ids[number], "number": count})
+            if not await insert_ignoring(conn, Step, **step | {"id": self._ids[number], "number": count}):
+                # Only the answer to an earlier commit was lost; what has joined since belongs to it too.
+                await conn.execute(update(Step).where(Step.id == self._ids[number]).values(input=asked))
 
         await self._journal.write(work, activity="calling model")
         self._unwritten = []
@@ -153,7 +157,8 @@ class ModelJournal:
                 "summary": summary,
                 "archive": archive,
             }
-            await insert_ignoring(conn, Compaction, **row)
+            if summary:
+                await insert_ignoring(conn, Compaction, **row)
             await self._charge(conn, step_id, self.step_id(number), usage)
 
         await self._journal.write(work)
@@ -170,7 +175,8 @@ class ModelJournal:
         new = joining(due)
         if new:
             await begin_processing(conn, [row.id for row in new], turn_id)
-            await hear(conn, session_id)
+        if new and not [row for row in due if row.turn_id is None and row.wakes and row not in new]:
+            await hear(conn, session_id)  # nothing is left to be rung for
         # Also those an earlier run of this transaction took, if only the answer to its commit was lost.
         return [row for row in due if row.id not in known and (row in new or row.turn_id == turn_id)]
 

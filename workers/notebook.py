@@ -43,7 +43,8 @@ class Notebook(Protocol):
         """Write the reply down. One with calls is on record before any of them runs."""
 
     async def compact(self, number: int, summary: str, archive: str, usage: UsageReport) -> None:
-        """From now on the summary, made on the way to call `number`, stands for the history."""
+        """A call was made to sum up the history, on the way to call `number`. From now on the summary stands for it; an
+        empty one changes nothing, but the call is on the bill."""
 
 
 @dataclass
@@ -71,7 +72,8 @@ class MemoryNotebook:
         self.finished[number] = reply
 
     async def compact(self, number: int, summary: str, archive: str, usage: UsageReport) -> None:
-        self.history = remembered(summary)
+        if summary:
+            self.history = remembered(summary)
 
 
 def remembered(summary: str | None, items: Sequence[Item] = ()) -> tuple[Item, ...]:

@@ -10,6 +10,8 @@ import redis.asyncio
 import structlog
 from redis.exceptions import RedisError
 
+from workers.events import obey_cancellation
+
 log = structlog.get_logger()
 
 _PREFIX: Final = "nudge:"
@@ -33,18 +35,14 @@ class Nudges:
         await asyncio.gather(self._task, return_exceptions=True)
 
     async def _run(self) -> None:
-        while not self._is_cancelled():
+        while True:
+            obey_cancellation()
             with suppress(RedisError, OSError, TimeoutError):
                 async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
                     await pubsub.psubscribe(f"{_PREFIX}*")
-                    while not self._is_cancelled():
+                    while True:
+                        obey_cancellation()
                         message = await pubsub.get_message(timeout=30.0)
                         if message is not None:
                             self._heard(message["channel"].decode().removeprefix(_PREFIX))
             await asyncio.sleep(AGAIN_SECONDS)
-
-    @staticmethod
-    def _is_cancelled() -> bool:
-        """The Redis client may turn a cancellation that comes while it connects into one of its own errors."""
-        task = asyncio.current_task()
-        return task is not None and bool(task.cancelling())

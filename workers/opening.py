@@ -4,6 +4,7 @@ One transaction. If there is nothing to do it is rolled back, and the session wa
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import insert
@@ -14,6 +15,7 @@ from adapters.events import AnyEvent, TurnStarted, event_to_dict
 from adapters.model_port import ModelProvider
 from adapters.registry import AnyProvider, Registry
 from models.base import AnyRow, new_id, now
+from models.budgets import release_reservations
 from models.conversation import Event
 from models.fleet import providers_down
 from models.groups import how_it_runs
@@ -49,7 +51,7 @@ class OpenedTurn:
     # Who could run it, in order, and who was given up on.
     offered: tuple[Choice, ...]
     tried: tuple[str, ...]
-    age_seconds: float
+    waited_seconds: float  # for limits and outages, so far
     messages: list[AnyRow]
     event_seq: int
     started: AnyEvent
@@ -154,7 +156,7 @@ async def open_next(
         options=choice.options,
         offered=offered,
         tried=tried,
-        age_seconds=(session.activity_since - unfinished.started_at).total_seconds() if unfinished is not None else 0.0,
+        waited_seconds=_waited(unfinished, session.activity_since),
         messages=messages,
         event_seq=session.event_seq,
         started=started,
@@ -182,6 +184,11 @@ async def _verdict(
             "an earlier attempt had already said something; running it again would say it twice",
         )
     return None
+
+
+def _waited(unfinished: AnyRow | None, at: datetime) -> float:
+    since = unfinished.waiting_since if unfinished is not None else None
+    return 0.0 if since is None else float((at - since).total_seconds())
 
 
 def _replays(registry: Registry, before: str, now_on: str) -> bool:
@@ -213,4 +220,5 @@ async def _may_split(conn: AsyncConnection, turn: AnyRow, messages: list[AnyRow]
 async def _split(conn: AsyncConnection, turn_id: str) -> None:
     why = "failed as a batch; its messages go on one by one"
     await set_turn(conn, turn_id, status="cancelled", error=why, ended_at=now())
+    await release_reservations(conn, turn_id)
     await settle(conn, turn_id, "pending", turn_id=None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from adapters.contracts import ToolSpec
-from adapters.tools.skills import SKILL_FILE, SKILLS, read_plain_file
+from adapters.tools.skills import SKILL_FILE, SKILL_NAME, SKILLS, read_plain_file
 
 INSTRUCTIONS: Final = ("AGENTS.md", "CLAUDE.md")  # the first that is there
 GLOBAL_FOLDER: Final = "global"
@@ -60,7 +60,7 @@ def _skills(workspace: Path) -> list[str]:
         return []
     lines = []
     for name in names:
-        text = read_plain_file(workspace, SKILLS, name, SKILL_FILE)
+        text = read_plain_file(workspace, SKILLS, name, SKILL_FILE) if SKILL_NAME.fullmatch(name) else None
         if text is not None:
             fields = dict(_FIELD.findall(text[:2000]))
             lines.append(f"- {name}: {' '.join(fields.get('description', '(no description)').split())[:300]}")

@@ -36,6 +36,7 @@ DEFAULT_MAX_TOKENS: Final = 8192
 GATHER_SECONDS: Final = 0.1
 REFUSED: Final = "The model declined to answer this."
 PREVIEW_LIMIT: Final = 200
+LEAST_SUMMARISED: Final = 500
 
 
 Piece = TextDelta | Thinking | ModelReply | None
@@ -93,10 +94,12 @@ class ToolLoop:
         self._history: tuple[Item, ...] = notebook.history
         self._pushed: list[str] = []
         self._waiting: asyncio.Timeout | None = None
-        self._interrupted = False
+        self._asking = self._interrupted = False
         self._tools: list[asyncio.Task[ToolOutcome]] = []
         # Cut tool results of this turn down to so many tokens; set when the conversation is too long even so.
         self._squeeze: int | None = None
+        # The model call under way, or the last one.
+        self.number = 0
         # What was said in this turn, the prompt included: its part of the transcript.
         self.said: list[Item] = []
         self.status: QueryStatus = "starting"
@@ -119,7 +122,7 @@ class ToolLoop:
 
     def interrupt(self) -> None:
         """Stop what the model is saying, keep what it has said, and go on with what users have said since."""
-        if self._waiting is not None:
+        if self._asking:
             self._interrupted = True
             self._wake_reader()
 
@@ -160,10 +163,9 @@ class ToolLoop:
             self.status = "ended"
 
     async def _converse(self) -> AsyncGenerator[ProviderEvent, None]:
-        number = 0
         last_word = False
         while True:
-            number += 1
+            self.number = number = self.number + 1
             if number > self._iterations:
                 raise ProviderError(
                     f"the agent did not come to an end within {self._iterations} model calls; "
@@ -177,7 +179,6 @@ class ToolLoop:
                     yield Result(text=text)  # nobody has said anything after all: it was the answer
                 return
             self.said += opened.joined
-            self._interrupted = False
             async with aclosing(self._reply(number, opened)) as events:
                 async for event in events:
                     yield event
@@ -191,8 +192,11 @@ class ToolLoop:
                 last_word = False
                 continue
             interrupted = reply.stop == "interrupted"
-            if text := _text(reply) or (REFUSED if reply.stop == "refused" else ""):
-                yield Message(text=text) if interrupted else Result(text=text)
+            text = _text(reply) or (REFUSED if reply.stop == "refused" else "")
+            if text and not interrupted:
+                yield Result(text=text)
+            elif text and opened.reply is None:
+                yield Message(text=text)
             if opened.reply is None and not self._pushed and not interrupted:
                 return
             last_word = True
@@ -202,9 +206,13 @@ class ToolLoop:
         if opened.reply is not None:
             self._last = opened.reply
             return
-        async with aclosing(self._ask(number)) as events:
-            async for event in events:
-                yield event
+        self._asking, self._interrupted = True, False
+        try:
+            async with aclosing(self._ask(number)) as events:
+                async for event in events:
+                    yield event
+        finally:
+            self._asking = False
         self._last = reply = self._named(number, self._last)
         if reply.stop == "length":
             yield Progress(text=f"cut at {self._max_tokens} tokens (the group's option max_tokens)")
@@ -241,6 +249,9 @@ class ToolLoop:
 
     async def _call_model(self, number: int, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         """Through the gate, once. What came of it is in `self._last`."""
+        if self._interrupted:
+            self._last = ModelReply((), "interrupted", UsageReport(model=request.model))
+            return
         await self._gate.enter(number, request, self._facts)
         try:
             async with aclosing(self._stream(request)) as events:
@@ -253,11 +264,15 @@ class ToolLoop:
 
     async def _stream(self, request: ModelRequest) -> AsyncGenerator[ProviderEvent, None]:
         said: list[str] = []
+        thought = ""
         unshown = ""
         shown_at = 0.0
         async with aclosing(self._provider.stream(request)) as stream:
             async for piece in self._pieces(stream):
                 self._alive()
+                if thought and isinstance(piece, TextDelta | ModelReply):
+                    yield Thinking(text=thought)  # whole: it is kept, and a row for each piece would be a flood
+                    thought = ""
                 match piece:
                     case TextDelta(text=text):
                         said.append(text)
@@ -266,8 +281,8 @@ class ToolLoop:
                             shown_at = now
                             yield TextDelta(text=unshown)
                             unshown = ""
-                    case Thinking():
-                        yield piece
+                    case Thinking(text=text):
+                        thought += text
                     case ModelReply():
                         if unshown:
                             yield TextDelta(text=unshown)
@@ -349,18 +364,30 @@ class ToolLoop:
         if self._compactor is not None and len(self._history) > 1:
             yield Progress(text="the conversation has become long: archiving and summarising it")
             archive = await self._compactor.archive(self._history)
-            request = self._compactor.request(self._request(), self._history, self._room() // 2)
-            async with aclosing(self._call_model(number, request)) as events:
-                async for _ in events:
-                    pass  # nobody is shown a summary as it is written
-            summary, usage = _text(self._last), self._last.usage
-            if summary and self._last.stop != "interrupted":
-                yield usage
-                await self._notebook.compact(number, summary, archive, usage)
+            summary = await self._summarise(number, self._compactor, self._room() // 2)
+            yield self._last.usage
+            await self._notebook.compact(number, summary, archive, self._last.usage)
+            if summary:
                 self._history = remembered(summary)
+                return
+            self._compactor = None  # once in a turn is enough to try
+            if self._interrupted:
                 return
         self._squeeze = min(self._room(), estimate(self._items())) * 2 // 3
         yield Progress(text="the turn has become long: older tool results are cut")
+
+    async def _summarise(self, number: int, compactor: Compactor, tokens: int) -> str:
+        """What the model makes of so many tokens of the history; fewer, if even that is too long for it."""
+        request = compactor.request(self._request(), self._history, tokens)
+        try:
+            async with aclosing(self._call_model(number, request)) as events:
+                async for _ in events:
+                    pass  # nobody is shown a summary as it is written
+        except ProviderError as error:
+            if error.error_class is not ErrorClass.CONTEXT_TOO_LONG or tokens < LEAST_SUMMARISED:
+                raise
+            return await self._summarise(number, compactor, tokens // 2)
+        return "" if self._last.stop == "interrupted" else _text(self._last)
 
     def _room(self) -> int:
         return max(self._facts.context_tokens - self._max_tokens, self._facts.context_tokens // 2)

@@ -17,7 +17,7 @@ from adapters.contracts import Outbound, ParkedError, Question, Tool, ToolContex
 from adapters.errors import ToolError, UnknownDriverError
 from adapters.events import QuestionAsked, ToolResult
 from adapters.registry import Drivers
-from models.base import new_id
+from models.base import new_id, storable
 from models.consent import expire_question, find_question, put_question
 from models.database import Database
 from models.outbox import MessageOut
@@ -216,4 +216,5 @@ def _bounded(text: str) -> str:
 
 def _step_key(key: str) -> str:
     """A call's key, of a length that can be stored: ids come from outside."""
+    key = storable(key)
     return key if len(key) <= MAX_KEY else hashlib.sha256(key.encode("utf-8", "replace")).hexdigest()

@@ -178,8 +178,9 @@ class _Attempt:
             self._looking = asyncio.create_task(self._interrupt_if_wanted(self._loop))
 
     async def _interrupt_if_wanted(self, loop: ToolLoop) -> None:
-        session_id = self._turn.lease.session_id
-        if await self._runtime.db.read(lambda conn: waits_to_interrupt(conn, session_id)):
+        session_id, call = self._turn.lease.session_id, loop.number
+        wanted = await self._runtime.db.read(lambda conn: waits_to_interrupt(conn, session_id))
+        if wanted and loop.number == call:  # else it has joined meanwhile, with the call that runs now
             loop.interrupt()
 
     def _verdict(self) -> Failure:

@@ -56,8 +56,9 @@ class Patience:
     move_after: float
     waits: float
 
-    def judge(self, failure: Failure, *, tries: int, age: float, other: Choice | None) -> Verdict:
-        """`tries` attempts have been made, the turn is `age` seconds old, and `other` could go on with it."""
+    def judge(self, failure: Failure, *, tries: int, waited: float, other: Choice | None) -> Verdict:
+        """`tries` attempts have been made, the turn has waited so many seconds for limits and outages, and `other`
+        could go on with it."""
         if failure.error_class is ErrorClass.BUDGET:
             return GiveUp() if failure.retry_after is None else Rest(failure.retry_after, counted=False, parked=True)
         if other is not None and self._is_to_move(failure, tries):
@@ -66,10 +67,10 @@ class Patience:
             return GiveUp()
         waits = failure.retry_after is not None and failure.retry_after < MAX_WAIT_SECONDS
         held_back = not failure.asked or failure.error_class is ErrorClass.RATE_LIMIT
-        if waits and held_back and age < self.waits:
+        if waits and held_back and waited < self.waits:
             assert failure.retry_after is not None
             at_once = failure.asked and failure.retry_after < LEAST_SECONDS
-            return Rest(max(LEAST_SECONDS, age / 10) if at_once else failure.retry_after, counted=False)
+            return Rest(max(LEAST_SECONDS, waited / 10) if at_once else failure.retry_after, counted=False)
         delay = self.backoff.delay(tries, failure.retry_after)
         return GiveUp() if delay is None else Rest(delay)
 

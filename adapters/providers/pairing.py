@@ -197,10 +197,15 @@ def cut_off(items: tuple[ReplyItem, ...]) -> tuple[ReplyItem, ...]:
             return items
 
 
+def _no_number(name: str) -> None:
+    """NaN and the infinities are not JSON, and no vendor would take them back."""
+    raise ValueError(name)
+
+
 def read_call(id: str, name: str, written: str) -> Called:
     """A call as the model wrote it. No arguments at all are written as nothing by some, and mean none."""
     try:
-        arguments = json.loads(written) if written.strip() else {}
+        arguments = json.loads(written, parse_constant=_no_number) if written.strip() else {}
     except (ValueError, RecursionError):
         arguments = None
     if isinstance(arguments, dict):

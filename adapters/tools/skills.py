@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import stat
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,11 +14,12 @@ from adapters.errors import ToolError
 
 SKILLS = "skills"
 SKILL_FILE = "SKILL.md"
+SKILL_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 MAX_BYTES = 100_000
 
 
 class ReadSkillArguments(BaseModel):
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$", description="as listed in your instructions")
+    name: str = Field(pattern=f"^{SKILL_NAME.pattern}$", description="as listed in your instructions")
 
 
 def read_plain_file(folder: Path, *parts: str) -> str | None:

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import Desk, fail, out, print_json, run, shown
 from gateway.cli.figures import ago, until
-from models.base import AnyRow
+from models.base import AnyRow, now
 from models.consent import Approval
 from models.groups import AgentGroup
 from models.lookup import short
@@ -32,7 +32,7 @@ def approvals(
     async def command(desk: Desk) -> None:
         query = _asked().order_by(Approval.created_at, Approval.id).limit(limit)
         if not everything:
-            query = query.where(Approval.status == "pending")
+            query = query.where(Approval.status == "pending", Approval.expires_at > now())
         rows = await desk.db.read(lambda conn: _rows(conn, query))
         if as_json:
             print_json([dict(row._mapping) for row in rows])

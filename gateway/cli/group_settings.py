@@ -172,16 +172,16 @@ def _check_provider(before: GroupSettings, after: GroupSettings, registry: Regis
 
 def _check_fallbacks(after: GroupSettings, registry: Registry, default_provider: str) -> None:
     own = after.provider or default_provider
-    seen = {own, f"{own}:{after.model}"}
+    seen = {own}
     for fallback in after.fallbacks:
         provider, colon, model = fallback.partition(":")
         registry.providers.get(provider)
         if colon and not model:
             raise GroupSettingsError(f"fallback {fallback!r} names no model after the colon")
-        if fallback in seen:
-            reason = "is what the agent uses anyway" if fallback in (own, f"{own}:{after.model}") else "is named twice"
-            raise GroupSettingsError(f"fallback {fallback!r} {reason}")
-        seen.add(fallback)
+        if provider in seen:
+            reason = "is the agent's own provider" if provider == own else "names a provider twice"
+            raise GroupSettingsError(f"fallback {fallback!r} {reason}: a fallback is another provider")
+        seen.add(provider)
 
 
 def _parse_value(option: str, text: str) -> Any:

@@ -29,6 +29,7 @@ def upgrade() -> None:
             f"CONSTRAINT ck_{table}_follow_up CHECK (follow_up IN ({strategies}))"
         )
     op.add_column("turns", sa.Column("tried", JSON, nullable=True))
+    op.add_column("turns", sa.Column("waiting_since", TIMESTAMP, nullable=True))
     op.add_column("provider_health", sa.Column("failures", sa.Integer(), server_default="0", nullable=False))
     op.create_table(
         "compactions",
@@ -76,7 +77,7 @@ def upgrade() -> None:
 def downgrade() -> None:
     for table in ("reservations", "budget_days", "compactions"):
         op.drop_table(table)
-    for table, column in (("provider_health", "failures"), ("turns", "tried")):
+    for table, column in (("provider_health", "failures"), ("turns", "waiting_since"), ("turns", "tried")):
         op.drop_column(table, column)
     for table in ("messages_in", "messaging_group_agents"):
         op.drop_column(table, "follow_up")

@@ -17,7 +17,7 @@ OTHER = Choice("openai")
 
 def _judge(error_class: ErrorClass, *, after: float | None = None, asked: bool = True, **given: Any) -> Any:
     failure = Failure(error_class, "no", error_class.can_pass, after, asked)
-    return PATIENCE.judge(failure, **({"tries": 1, "age": 0.0, "other": None} | given))
+    return PATIENCE.judge(failure, **({"tries": 1, "waited": 0.0, "other": None} | given))
 
 
 @pytest.mark.spec("M9")
@@ -35,8 +35,8 @@ def test_what_can_pass_is_tried_again_five_times() -> None:
 @pytest.mark.spec("M9", "P19")
 def test_waiting_for_a_limit_uses_up_no_try_for_an_hour() -> None:
     assert _judge(ErrorClass.RATE_LIMIT, after=20.0, tries=99) == Rest(20.0, counted=False)
-    assert _judge(ErrorClass.RATE_LIMIT, after=20.0, tries=2, age=3600.0) == Rest(20.0)
-    assert _judge(ErrorClass.RATE_LIMIT, after=20.0, tries=5, age=3600.0) == GiveUp()
+    assert _judge(ErrorClass.RATE_LIMIT, after=20.0, tries=2, waited=3600.0) == Rest(20.0)
+    assert _judge(ErrorClass.RATE_LIMIT, after=20.0, tries=5, waited=3600.0) == GiveUp()
     assert _judge(ErrorClass.TRANSPORT, after=20.0, asked=False, tries=99) == Rest(20.0, counted=False)
     assert _judge(ErrorClass.RATE_LIMIT, after=1e12) == Rest(5.0), "who asks for years is not taken at their word"
 
@@ -89,6 +89,7 @@ def test_the_session_decides_before_the_group_and_the_default() -> None:
     assert _offered({"provider": "scripted", "model": "m2"}, provider="openai", model="m1") == (
         Choice("scripted", "m2"),
     )
+    assert _offered(provider="openai") == (Choice("openai"),), "the default model is the default provider's"
 
 
 @pytest.mark.spec("P20")
