@@ -9,8 +9,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 up: $(VENV)/run
 	@$(BIN)/longshore up
 
+# Three at a time also on two cores: much of the time is waiting.
 test: check
-	$(BIN)/pytest
+	$(BIN)/pytest -n 3
 
 # Lint, types and import rules.
 check: $(VENV)/dev

@@ -12,12 +12,18 @@ from typing import Any
 
 import psycopg
 import pytest
+from hypothesis import settings
 from sqlalchemy import make_url
 
 from models import schema
 from models.base import new_id
 from models.database import Database
 from tests.support.servers import Postgres, Valkey, private_folder
+
+# Many small examples each time; more of them with HYPOTHESIS_PROFILE=thorough.
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.register_profile("thorough", max_examples=1000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 _real_connect = socket.socket.connect
 

@@ -4,7 +4,7 @@ those who decide for the agent are asked; their yes (or the next day) lets it go
 import hashlib
 import json
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import select
@@ -193,7 +193,7 @@ async def decide(
             raise RefusedError(f"it is already {'expired' if known.status == 'pending' else known.status}")
         asked = approval.payload
         # Locked first: a turn that is just being parked looks at it under the same lock.
-        day = datetime.fromisoformat(asked["day"])
+        day = datetime.fromisoformat(asked["day"]).replace(tzinfo=UTC)
         await day_of(conn, asked["agent_group_id"], asked["user_id"], day)
         amount = usd if usd is not None else float(asked["usd"])
         if approve:

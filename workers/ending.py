@@ -137,8 +137,8 @@ class Ending:
             )
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", **why, **uncounted)
-            waits = None if rest.counted or rest.parked else func.coalesce(Turn.waiting_since, now())
-            await set_turn(conn, turn.id, status=status, waiting_since=waits, **why)
+            waits: Any = Turn.waiting_since if rest.counted else func.coalesce(Turn.waiting_since, now())
+            await set_turn(conn, turn.id, status=status, waiting_since=None if rest.parked else waits, **why)
             decided = rest.parked and not await awaits_approval(conn, turn.agent_group_id)
             if decided:
                 await end_rest(conn, turn.lease.session_id)

@@ -28,6 +28,7 @@ def operator(tmp_path: Path, database_url: str, broker: Valkey) -> Iterator[Oper
 
 
 @pytest.mark.spec("G4", "F8", "M11", "D2")
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # the embedded one; other tests start processes on PostgreSQL
 def test_talk_look_fail_and_try_again(operator: Operator, database_kind: str) -> None:
     (operator.folder / "script.yaml").write_text(SCRIPT)
     assert "longshore send helper" in operator.cli("groups", "add", "helper", "--script", "script.yaml").stdout

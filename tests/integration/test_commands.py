@@ -55,6 +55,7 @@ def cli(monkeypatch: pytest.MonkeyPatch, database_url: str, redis_url: str, tmp_
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(desk_module, "configure_logs", lambda *_, **__: None)  # the whole process's
     monkeypatch.setattr(Desk, "bells", fleet.bells)
+    monkeypatch.setattr(desk_module.out, "_width", 200)  # wherever the tests are run
 
     async def run(*arguments: str) -> Ran:
         result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
@@ -213,14 +214,14 @@ async def test_an_approval_is_listed_and_decided_once(cli: Cli, fleet: Fleet) ->
     values = {
         "session_id": sent.session_id,
         "category": "budget",
-        "summary": "the daily budget of demo ($1) is spent; allow $1 more today?",
+        "summary": "the daily budget of demo ($1.00) is spent; allow $1.00 more today?",
         "risk": "medium",
         "payload": {"agent_group_id": group, "user_id": "", "day": "2026-01-01", "usd": 1.0},
         "payload_hash": "x",
         "expires_at": now(3600),
     }
     await fleet.execute(insert(Approval).values(**values))
-    assert "allow $1 more today?" in (await cli("approvals")).out
+    assert "allow $1.00 more today?" in (await cli("approvals")).out
     [approval] = json.loads((await cli("approvals", "--json")).out)
     yes = await cli("approve", approval["id"][-8:], "--usd", "3")
     assert (yes.code, "$3 more" in yes.out) == (0, True)

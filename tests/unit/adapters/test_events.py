@@ -22,8 +22,10 @@ from adapters.events import (
     Failed,
     FilesTouched,
     Message,
+    MessagesJoined,
     Progress,
     ProviderEvent,
+    QuestionAsked,
     Result,
     SessionStarted,
     Stderr,
@@ -57,6 +59,8 @@ EVENTS: dict[str, AnyEvent] = {
     "files_touched": FilesTouched(paths=("a.txt", "b c.txt")),
     "diff_available": DiffAvailable(summary="+1 -2"),
     "message": Message(text=TEXT),
+    "messages_joined": MessagesJoined(messages=(3, 4)),
+    "question_asked": QuestionAsked(id="q-1", title=TEXT, text=TEXT, options=("a", TEXT), seconds=300.0),
     "result": Result(text=TEXT),
     "usage": UsageReport(model="m", input_tokens=1, output_tokens=2, cache_read_tokens=3, cost_usd=0.25),
     "stderr": Stderr(text=TEXT),
@@ -144,7 +148,8 @@ def test_only_passing_things_are_not_kept() -> None:
 
 @pytest.mark.spec("P2")
 def test_the_fleet_s_own_events_are_not_a_provider_s() -> None:
-    assert set(get_args(AnyEvent)) - set(get_args(ProviderEvent)) == {TurnStarted, TurnEnded, DeliveryChanged}
+    own = {TurnStarted, MessagesJoined, QuestionAsked, TurnEnded, DeliveryChanged}
+    assert set(get_args(AnyEvent)) - set(get_args(ProviderEvent)) == own
 
 
 @pytest.mark.spec("P2")

@@ -74,11 +74,11 @@ def test_default_goes_back_to_the_fleets() -> None:
         (Changes(name=" "), "--name is empty"),
         (Changes(provider="gpt"), "there is no provider 'gpt' here; installed: anthropic"),
         (Changes(fallbacks=("gpt",)), "there is no provider 'gpt' here"),
-        (Changes(fallbacks=("openai", "openai")), "fallback 'openai' is named twice"),
-        (Changes(fallbacks=("anthropic",)), "fallback 'anthropic' is what the agent uses anyway"),
-        (Changes(fallbacks=("anthropic:claude-haiku-5-5",)), "is what the agent uses anyway"),
+        (Changes(fallbacks=("openai", "openai")), "fallback 'openai' names a provider twice"),
+        (Changes(fallbacks=("anthropic",)), "fallback 'anthropic' is the agent's own provider"),
+        (Changes(fallbacks=("anthropic:claude-haiku-5-5",)), "is the agent's own provider"),
         (Changes(fallbacks=("openai:",)), "names no model after the colon"),
-        (Changes(provider="openai", model="default"), "fallback 'openai' is what the agent uses anyway"),
+        (Changes(provider="openai", model="default"), "fallback 'openai' is the agent's own provider"),
         (Changes(provider="scripted"), "take one away with --option max_tokens="),
         (Changes(options={"max_tokens": OptionValue("many")}), "max_tokens: 'many'"),
     ],
@@ -86,10 +86,6 @@ def test_default_goes_back_to_the_fleets() -> None:
 def test_what_cannot_work_is_refused(changes: Changes, reason: str) -> None:
     with pytest.raises((GroupSettingsError, AdapterError), match=reason.replace("(", r"\(")):
         apply(changes)
-
-
-def test_the_same_provider_with_another_model_is_a_fallback() -> None:
-    assert apply(Changes(fallbacks=("anthropic:claude-opus-5-5",))).fallbacks == ["anthropic:claude-opus-5-5"]
 
 
 def test_a_group_on_a_provider_that_is_gone_can_be_renamed_and_moved() -> None:

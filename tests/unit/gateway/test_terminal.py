@@ -29,6 +29,15 @@ class Screen:
     def press(self, keys: str) -> None:
         os.write(self._primary, keys.encode())
 
+    async def sees(self, text: str) -> str:
+        """What is shown up to and including a text; it may come in pieces."""
+        shown = ""
+        async with asyncio.timeout(10):
+            while text not in shown:
+                await asyncio.sleep(0)
+                shown += self.seen()
+        return shown
+
     def seen(self) -> str:
         try:
             return os.read(self._primary, 65_536).decode()
@@ -71,25 +80,21 @@ async def test_what_is_said_scrolls_by_above_what_is_being_typed(screen: Screen,
         terminal.flush()
         assert screen.seen() == "half a "
         screen.press("x")
-        await asyncio.sleep(0.1)
-        assert "› \x1b[0mx" in screen.seen()
+        await screen.sees("› \x1b[0mx")
         terminal.write("line")  # somebody types: only whole lines
         assert screen.seen() == ""
         terminal.write(" more\nnext")
         terminal.flush()
-        shown = screen.seen()
-        assert "line more\r\n" in shown
-        assert shown.index("line more") < shown.index("› \x1b[0mx")
+        assert "line more\r\n" in await screen.sees("› \x1b[0mx")
         screen.press("\x7f")  # nothing is typed any more: the rest comes
-        await asyncio.sleep(0.1)
-        assert screen.seen().endswith("\r\x1b[Knext")
+        await screen.sees("\r\x1b[Knext")
 
 
 async def test_an_interruption_clears_the_line_and_then_leaves(screen: Screen, tmp_path: Path) -> None:
     terminal = screen.terminal(tmp_path / "history")
     with terminal.opened():
         screen.press("never mind")
-        await asyncio.sleep(0.1)
+        await screen.sees("never mind")
         terminal._interrupted()
         assert terminal.lines.empty()
         terminal._interrupted()

@@ -1,7 +1,7 @@
 """Trimming: whatever the conversation, no call is torn from its result, and what stays is in order."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.transcript import Called, Item, Returned, Said, Shown, Thought
@@ -16,7 +16,6 @@ def _ids(items: tuple[Item, ...], kind: type[Called] | type[Returned]) -> list[s
 
 
 @pytest.mark.spec("P17")
-@settings(max_examples=50, deadline=None)
 @given(flat, st.integers(0, 3000))
 def test_trimming_never_splits_a_call_from_its_result(items: tuple[Item, ...], tokens: int) -> None:
     kept = trim(items, tokens)
@@ -25,7 +24,6 @@ def test_trimming_never_splits_a_call_from_its_result(items: tuple[Item, ...], t
 
 
 @pytest.mark.spec("P17")
-@settings(max_examples=50, deadline=None)
 @given(flat, st.integers(0, 3000))
 def test_what_is_kept_fits_and_nothing_that_would_fit_is_dropped(items: tuple[Item, ...], tokens: int) -> None:
     kept = trim(items, tokens)
@@ -35,7 +33,6 @@ def test_what_is_kept_fits_and_nothing_that_would_fit_is_dropped(items: tuple[It
 
 
 @pytest.mark.spec("P17")
-@settings(max_examples=50, deadline=None)
 @given(flat)
 def test_pieces_are_the_conversation_cut_up(items: tuple[Item, ...]) -> None:
     cut = pieces(items)
@@ -45,7 +42,6 @@ def test_pieces_are_the_conversation_cut_up(items: tuple[Item, ...]) -> None:
 
 
 @pytest.mark.spec("P17")
-@settings(max_examples=50, deadline=None)
 @given(flat, st.integers(0, 3000))
 def test_shrinking_keeps_every_item_and_cuts_only_results(items: tuple[Item, ...], tokens: int) -> None:
     shrunk = shrink(items, tokens)
