@@ -224,7 +224,7 @@ async def test_an_approval_is_listed_and_decided_once(cli: Cli, fleet: Fleet) ->
     assert "allow $1.00 more today?" in (await cli("approvals")).out
     [approval] = json.loads((await cli("approvals", "--json")).out)
     yes = await cli("approve", approval["id"][-8:], "--usd", "3")
-    assert (yes.code, "$3 more" in yes.out) == (0, True)
+    assert (yes.code, "$3.00 more" in yes.out) == (0, True)
     assert "approved by cli" in (await cli("approvals", "--all")).out
     no = await cli("deny", approval["id"])
     assert (no.code, "already approved" in no.err) == (1, True)

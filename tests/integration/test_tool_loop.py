@@ -4,14 +4,16 @@ import asyncio
 import itertools
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from celery import Celery
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from adapters.contracts import ParkedError
-from models import PendingQuestion, Session, Step, TranscriptItem, Usage
+from models import AgentGroup, PendingQuestion, Session, Step, TranscriptItem, Usage, Wiring
 from models.base import now
+from models.groups import ensure_messaging_group
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.model_api import Call, ModelApi, Think, reply, rule, script, stall
@@ -378,3 +380,93 @@ async def test_separate_waits_and_reject_is_refused(fleet: Fleet, api: ModelApi)
     await fleet.settle_down()
     assert [turn.status for turn in await fleet.turns()] == ["completed", "completed"]
     assert len(await fleet.inbox()) == 2
+
+
+# --- Odd moments -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("M17", "C7")
+async def test_an_answer_given_before_the_turn_is_parked_is_the_answer(
+    fleet: Fleet, api: ModelApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The question is out, and another tool of the same message still runs."""
+    api.script = ASKING
+    await fleet.add_group(provider="anthropic")
+    accepted = await fleet.send("paint it")
+    fleet.bells.wakes.clear()
+    real = Ending.park
+
+    async def spoken_meanwhile(self: Ending, parked: ParkedError) -> Ended:
+        assert (await fleet.send("blue")).answered_turn == self._turn.id
+        return await real(self, parked)
+
+    monkeypatch.setattr(Ending, "park", spoken_meanwhile)
+    assert await fleet.wake(accepted.session_id, "anthropic") == "parked"
+    assert (await fleet.answer_wakes())[0] == "completed"
+    results = [i.content for i in await fleet.rows(TranscriptItem, TranscriptItem.position) if i.type == "tool_result"]
+    assert results[0]["text"] == "blue"
+
+
+@pytest.mark.spec("C7")
+async def test_nobody_waits_for_the_answer_of_a_turn_that_was_given_up(fleet: Fleet, api: ModelApi) -> None:
+    api.script = ASKING
+    await fleet.add_group(provider="anthropic", config={"fallbacks": []})
+    accepted = await fleet.send("paint it")
+    await fleet.settle_down()
+    await fleet.execute(update(AgentGroup).values(provider="nobody"))
+    await fleet.execute(update(Session).values(resume_after=None))
+    assert await fleet.wake(accepted.session_id, "anthropic") == "failed"
+    [question] = await fleet.rows(PendingQuestion)
+    assert question.status == "expired"
+
+
+@pytest.mark.spec("M6")
+async def test_what_only_rides_along_interrupts_nobody(fleet: Fleet, api: ModelApi) -> None:
+    api.script = script(rule("story", "Once upon a time there was a ship."))
+    group = await fleet.add_group(provider="anthropic")
+    await _wire(fleet, group, response_scope="triggered", trigger_rules={"pattern": "story"}, follow_up="interrupt")
+    api.fail(stall(900, when="story"))
+    first = await fleet.send("tell a story", agent_group=None, platform_id="harbour", sender_id="ann")
+    fleet.bells.wakes.clear()
+    running = asyncio.create_task(fleet.wake(first.session_id, "anthropic"))
+    await api.arrived(1, "hanging")
+    aside = await fleet.send("nice weather", agent_group=None, platform_id="harbour", sender_id="bob")
+    assert (aside.session_id, fleet.bells.nudges) == (first.session_id, [])
+    fleet.runtime.leases.mail(first.session_id)
+    api.release()
+    assert await running == "completed"
+    assert [row.content["text"] for row in await fleet.outbox()] == ["Once upon a time there was a ship."]
+
+
+@pytest.mark.spec("P20", "M7")
+async def test_a_turn_that_began_on_a_script_goes_on_with_a_model(fleet: Fleet, api: ModelApi) -> None:
+    config = {
+        "provider_options": {"script": "- play:\n  - tool: clock\n  - fail: {class: quota}"},
+        "fallbacks": ["anthropic"],
+    }
+    await fleet.add_group(config=config)
+    await fleet.send("what time is it?")
+    assert await fleet.answer_wakes() == ["handed_over"]
+    assert await fleet.answer_wakes() == ["completed"]
+    [turn] = await fleet.turns()
+    assert (turn.provider, turn.tried) == ("anthropic", ["scripted"])
+    [answer] = await fleet.outbox()
+    assert answer.content["text"].startswith("It is ")
+
+
+@pytest.mark.spec("P3")
+async def test_a_thought_is_one_event_however_it_was_written(fleet: Fleet, api: ModelApi) -> None:
+    api.script = script(rule("think", reply(Think("a long thought in many small pieces"), "done")))
+    await fleet.add_group(provider="anthropic", config={"provider_options": {"thinking": "low"}})
+    await fleet.send("think")
+    await fleet.settle_down()
+    thoughts = [row.payload["text"] for row in await fleet.events() if row.type == "thinking"]
+    assert thoughts == ["a long thought in many small pieces"]
+
+
+async def _wire(fleet: Fleet, group: str, **rules: Any) -> None:
+    async def work(conn: Any) -> None:
+        place = await ensure_messaging_group(conn, "local", "harbour")
+        await conn.execute(insert(Wiring).values(messaging_group_id=place, agent_group_id=group, **rules))
+
+    await fleet.db.transact(work)
