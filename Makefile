@@ -11,7 +11,7 @@ up: $(VENV)/run
 
 # Three at a time also on two cores: much of the time is waiting.
 test: check
-	$(BIN)/pytest -n 3
+	$(BIN)/pytest -n 3 --dist worksteal
 
 # Lint, types and import rules.
 check: $(VENV)/dev
