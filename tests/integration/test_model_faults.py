@@ -378,7 +378,8 @@ async def test_a_storm_of_refusals_rests_the_whole_fleet_and_loses_nothing(
     assert _asked(api, MODEL) == asked, "nobody asks who need not be told"
     rests = await resting_seconds(fleet)
     assert len(rests) == 20
-    assert all(250 < seconds <= 300.01 for seconds in rests.values())
+    # A second more than told: the tests' clock is read before the question travels, Redis's own is not.
+    assert all(250 < seconds <= 301 for seconds in rests.values()), sorted(rests.values())
     assert {row.status for row in await fleet.turns()} == {"waiting"}
     assert {(row.status, row.tries, row.error_class) for row in await fleet.inbox()} == {("pending", 0, "rate_limit")}
     assert [one.runtime.leases.running for one in fleets] == [0, 0, 0]
