@@ -8,11 +8,21 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, Literal
 
+from adapters.errors import ErrorClass
 from adapters.model_port import Allowance
 from adapters.transcript import Returned
 
 # What reading a stream raises when it holds something else than the protocol says: not JSON, or not the right fields.
 NONSENSE: Final = (ValueError, TypeError, AttributeError, LookupError, RuntimeError, AssertionError)
+# What a status means for every vendor. Of the others, those below 500 are the request's fault and the rest may pass.
+BY_STATUS: Final = {
+    401: ErrorClass.AUTH,
+    402: ErrorClass.QUOTA,
+    403: ErrorClass.AUTH,
+    408: ErrorClass.TRANSPORT,
+    409: ErrorClass.TRANSPORT,
+    429: ErrorClass.RATE_LIMIT,
+}
 _KINDS: Final[tuple[Literal["requests", "tokens"], ...]] = ("requests", "tokens")
 _PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ms|s|m|h|d)")
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

@@ -7,7 +7,7 @@ import anthropic
 
 from adapters.errors import ErrorClass, ProviderError
 from adapters.providers.credentials import Credentials
-from adapters.providers.wire import is_broken_connection, retry_after
+from adapters.providers.wire import BY_STATUS, is_broken_connection, retry_after
 
 # By the vendor's own word; a status of 200 (an error in the middle of a stream) has nothing else.
 _BY_TYPE: Final = {
@@ -18,14 +18,6 @@ _BY_TYPE: Final = {
     "invalid_request_error": ErrorClass.INVALID_REQUEST,
     "request_too_large": ErrorClass.INVALID_REQUEST,
     "not_found_error": ErrorClass.INVALID_REQUEST,
-}
-_BY_STATUS: Final = {
-    401: ErrorClass.AUTH,
-    402: ErrorClass.QUOTA,
-    403: ErrorClass.AUTH,
-    408: ErrorClass.TRANSPORT,
-    409: ErrorClass.TRANSPORT,
-    429: ErrorClass.RATE_LIMIT,
 }
 _QUOTA_CODES: Final = frozenset({"enforced_spend_limit_reached"})
 _TOO_LONG: Final = ("prompt is too long", "context window", "context limit", "context length")
@@ -73,7 +65,7 @@ def _class_of(error: anthropic.APIStatusError) -> ErrorClass:
         return ErrorClass.AUTH
     if error.error_code in _QUOTA_CODES or type_ == "billing_error":
         return ErrorClass.QUOTA
-    found = _BY_STATUS.get(status) or (_BY_TYPE.get(type_) if status < 500 else None)
+    found = BY_STATUS.get(status) or (_BY_TYPE.get(type_) if status < 500 else None)
     if found is None:
         found = ErrorClass.INVALID_REQUEST if 400 <= status < 500 else ErrorClass.TRANSPORT
     if found is ErrorClass.INVALID_REQUEST:

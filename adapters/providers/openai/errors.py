@@ -7,7 +7,7 @@ import openai
 
 from adapters.errors import ErrorClass, ProviderError
 from adapters.providers.credentials import Credentials
-from adapters.providers.wire import StreamFailedError, is_broken_connection, retry_after
+from adapters.providers.wire import BY_STATUS, StreamFailedError, is_broken_connection, retry_after
 
 _BY_CODE: Final = {
     "insufficient_quota": ErrorClass.QUOTA,
@@ -16,14 +16,6 @@ _BY_CODE: Final = {
     "context_length_exceeded": ErrorClass.CONTEXT_TOO_LONG,
     "rate_limit_exceeded": ErrorClass.RATE_LIMIT,
     "invalid_api_key": ErrorClass.AUTH,
-}
-_BY_STATUS: Final = {
-    401: ErrorClass.AUTH,
-    402: ErrorClass.QUOTA,
-    403: ErrorClass.AUTH,
-    408: ErrorClass.TRANSPORT,
-    409: ErrorClass.TRANSPORT,
-    429: ErrorClass.RATE_LIMIT,
 }
 # In the middle of a stream there is no status; what is not said to be the request's fault may pass.
 _FAULTS: Final = ("invalid_", "image_", "unsupported_", "empty_image", "bio_policy", "misalignment_", "data_residency_")
@@ -86,7 +78,7 @@ def _class_of(status: int | None, code: str | None, type_: str | None, text: str
     for word in (code, type_):
         if word in _BY_CODE:
             return _BY_CODE[word]
-    if found := _BY_STATUS.get(status or 0):
+    if found := BY_STATUS.get(status or 0):
         return found
     if any(words in text.lower() for words in _TOO_LONG):
         return ErrorClass.CONTEXT_TOO_LONG
