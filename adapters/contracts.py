@@ -1,13 +1,13 @@
-"""The ports: what a provider, a tool and a channel are. Drivers implement these and know nothing else of ours."""
+"""The ports: what a provider and a channel are, and the tools a provider is given. Drivers implement these and know
+nothing else of ours. (A tool is in `tool_port.py`, a model API in `model_port.py`, a sandbox in `sandbox/port.py`.)"""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
-
-from pydantic import BaseModel
+from typing import Any, Literal, Protocol
 
 from adapters.events import ProviderEvent
+from adapters.policy import Policy
 
 # --- What a driver says about itself -----------------------------------------------------------------------------
 
@@ -59,19 +59,6 @@ class ContentBlock:
     text: str = ""
     media_type: str = ""
     path: str = ""
-
-
-@dataclass(frozen=True)
-class Policy:
-    shell_allow: tuple[str, ...] = ()
-    shell_deny: tuple[str, ...] = ()
-    requires_approval_for: tuple[Literal["merge", "deps_add", "secrets", "deploy"], ...] = (
-        "merge",
-        "deps_add",
-        "secrets",
-        "deploy",
-    )
-    network: Literal["restricted", "open"] = "restricted"
 
 
 @dataclass(frozen=True)
@@ -191,78 +178,6 @@ class Provider(Protocol):
     def query(self, given: QueryInput) -> Query: ...
 
 
-# --- Tools -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Outbound:
-    """A message a tool wants to send to where the turn's messages came from."""
-
-    content: dict[str, Any]
-    kind: str = "chat"
-
-
-@dataclass(frozen=True)
-class Question:
-    """Something only a person can answer. `options` are what they may choose from (none: any text), and `values` what
-    the agent is told when one is chosen."""
-
-    title: str
-    text: str
-    options: tuple[str, ...] = ()
-    values: tuple[str, ...] = ()
-    seconds: float = 300.0
-
-
-class ToolContext:
-    """Who calls and from where, fixed by the fleet and not by the model; and what the tool may cause.
-
-    What a tool stages is written in the same transaction as its result: it happens exactly when the step is done."""
-
-    def __init__(
-        self, *, session_id: str, turn_id: str, agent_group: str, sender_id: str | None, workspace: Path
-    ) -> None:
-        self.session_id = session_id
-        self.turn_id = turn_id
-        self.agent_group = agent_group
-        self.sender_id = sender_id
-        self.workspace = workspace
-        self.staged: list[Outbound] = []
-        self.question: Question | None = None
-
-    def send(self, content: dict[str, Any], *, kind: str = "chat") -> None:
-        self.staged.append(Outbound(content, kind))
-
-    def ask(self, question: Question) -> None:
-        """Put a question to the people of this conversation. The turn is parked when the handler returns, and the
-        answer takes the place of what it returned."""
-        self.question = question
-
-
-Arguments = TypeVar("Arguments", bound=BaseModel)
-
-
-class Handler(Protocol[Arguments]):  # type: ignore[misc]  # a callable protocol over its own argument type
-    async def __call__(self, arguments: Arguments, context: ToolContext) -> str: ...
-
-
-@dataclass(frozen=True)
-class Tool(Generic[Arguments]):
-    """A tool: its handler returns the text for the agent, or raises ToolError with one."""
-
-    name: str
-    description: str
-    arguments: type[Arguments]
-    handler: Handler[Arguments]
-    idempotent: bool = False  # may be run again when nobody knows whether it finished
-    risky: bool = False
-    admin_only: bool = False
-
-    @property
-    def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, self.arguments.model_json_schema())
-
-
 # --- Channels ----------------------------------------------------------------------------------------------------
 
 
@@ -274,6 +189,7 @@ class ChannelCapabilities:
     edits: bool = False
     reactions: bool = False
     typing: bool = False
+    files: bool = False
     direct_messages: bool = False
     max_text: int = 4000
 
@@ -307,11 +223,22 @@ class Destination:
 
 
 @dataclass(frozen=True)
+class OutboundFile:
+    """A file that goes with a message. It lies on the sender's disk until the message is delivered."""
+
+    name: str
+    path: Path
+    media_type: str
+    size: int
+
+
+@dataclass(frozen=True)
 class OutboundMessage:
     destination: Destination
     content: dict[str, Any]
     idempotency_key: str
     kind: str = "chat"
+    files: tuple[OutboundFile, ...] = ()
 
 
 @dataclass(frozen=True)

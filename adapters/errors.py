@@ -6,6 +6,9 @@ AdapterError
 ├── ScriptError             a script of the `scripted` provider does not read
 ├── ProviderError           a provider failed; says of which class, whether to retry, and when
 ├── ToolError               a tool failed; its text is for the agent
+│   ├── WorkspaceError      a path or file in an agent's folder is not what was asked for
+│   └── WebError            an address may not be asked, or did not answer
+├── SandboxError            a program could not be started in the sandbox
 └── ChannelError            a platform did not take a message
     ├── SignatureError      an inbound request is not from whom it says
     ├── MalformedError      an inbound request cannot be read
@@ -90,6 +93,18 @@ class ProviderError(AdapterError):
 
 class ToolError(AdapterError):
     """A tool failed. The text is shown to the agent, which decides what to do about it."""
+
+
+class WorkspaceError(ToolError):
+    """A path leads out of the workspace, or what is there is not what was asked for."""
+
+
+class WebError(ToolError):
+    """An address may not be asked, or did not answer as asked."""
+
+
+class SandboxError(AdapterError):
+    """The program could not be started in the sandbox."""
 
 
 class ChannelError(AdapterError):

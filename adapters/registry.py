@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
-from adapters.contracts import Channel, Provider, Tool
+from adapters.contracts import Channel, Provider
 from adapters.errors import BrokenDriverError, UnknownDriverError
 from adapters.model_port import ModelProvider
+from adapters.tool_port import Tool
 
 D = TypeVar("D")
 AnyProvider = Provider | ModelProvider

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.contracts import Question
+from adapters.actions import Ask
 from models.base import AnyRow
 from models.consent import answer_question, chosen_value, find_question
 from models.database import Database
@@ -21,13 +21,13 @@ class Answered:
     provider: str | None
 
 
-def question_text(question: Question) -> str:
+def question_text(question: Ask) -> str:
     """How a question looks where there are no buttons."""
     options = [f"{number}. {label}" for number, label in enumerate(question.options, 1)]
     return "\n".join([f"**{question.title}**", question.text, *options])
 
 
-def stored_question(question: Question) -> dict[str, Any]:
+def stored_question(question: Ask) -> dict[str, Any]:
     return {
         "title": question.title,
         "text": question.text,

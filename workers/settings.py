@@ -4,7 +4,7 @@ Nothing deep inside reads the environment: what a part needs it is handed. Drive
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import AliasChoices, Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -49,6 +49,13 @@ class Settings(BaseSettings):
     turn_seconds: float = Field(3600.0, gt=0, description="a turn that takes longer is stopped and tried again")
     silent_seconds: float = Field(600.0, gt=0, description="a provider that says nothing for so long hangs")
     grace_seconds: float = Field(20.0, ge=0, description="on SIGTERM, how long running turns may go on")
+    approval_seconds: float = Field(86_400.0, gt=0, description="how long a risky call waits for somebody's approval")
+    sandbox: Literal["bubblewrap", "docker", "none"] = Field(
+        "bubblewrap", description="where agents' programs run; `none`: unconfined, as the worker itself"
+    )
+    sandbox_image: str = Field("debian:stable-slim", description="for the sandbox `docker`")
+    sandbox_uid: int = Field(65534, ge=1, description="who agents' programs run as when the worker runs as root")
+    private_hosts: str = Field("", description="host or host:port, comma-separated, that agents may ask though private")
     pool: str = Field("workers.pool:TaskPool", description="Celery's pool; `-P threads` and `-P solo` work as well")
     database_pool: int = Field(8, ge=2, description="connections per process")
     database_prepare: bool = Field(True, description="prepared statements; off for a PgBouncer before 1.24")

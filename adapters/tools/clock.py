@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, Field
 
-from adapters.contracts import Tool, ToolContext
+from adapters.tool_port import Tool, ToolContext
 from adapters.errors import ToolError
 
 

@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, Field
 
-from adapters.contracts import Tool, ToolContext
+from adapters.tool_port import Tool, ToolContext
 
 
 class SendMessageArguments(BaseModel):

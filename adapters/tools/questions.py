@@ -2,7 +2,8 @@
 
 from pydantic import BaseModel, Field, field_validator
 
-from adapters.contracts import Question, Tool, ToolContext
+from adapters.actions import Ask
+from adapters.tool_port import Tool, ToolContext
 
 DEFAULT_SECONDS = 300
 LONGEST_SECONDS = 7 * 24 * 3600
@@ -34,11 +35,10 @@ def label_of(option: str | Option) -> str:
     return option if isinstance(option, str) else option.label
 
 
-async def _ask(arguments: AskArguments, context: ToolContext) -> str:
+async def _ask(arguments: AskArguments, context: ToolContext) -> Ask:
     options = tuple(label_of(option) for option in arguments.options)
     values = tuple((o.value or o.label) if isinstance(o, Option) else o for o in arguments.options)
-    context.ask(Question(arguments.title, arguments.question, options, values, arguments.timeout))
-    return "asked"
+    return Ask(arguments.title, arguments.question, options, values, arguments.timeout)
 
 
 ASK_USER_QUESTION = Tool(

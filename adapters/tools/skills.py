@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from adapters.contracts import Tool, ToolContext
+from adapters.tool_port import Tool, ToolContext
 from adapters.errors import ToolError
 
 SKILLS = "skills"

@@ -1,0 +1,126 @@
+"""What a tool wants the fleet to do: data that its handler returns instead of a text.
+
+The fleet does it in the transaction that writes the tool's result, so it happens exactly when the step is done, and
+says in words what came of it. Who asks, from which session and to where is the fleet's knowledge; nothing here can
+claim to be somebody else (`workers/actions/` performs them)."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Place:
+    """Somewhere on a platform. The fleet checks that the agent may write there."""
+
+    channel_type: str
+    platform_id: str
+    thread_id: str | None = None
+
+
+@dataclass(frozen=True)
+class Send:
+    """A message to the conversation, or to another place. `files` lie in the outbox folder named `outbox`."""
+
+    content: dict[str, Any]
+    kind: Literal["chat", "chat-sdk"] = "chat"
+    to: Place | None = None
+    outbox: str | None = None
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Something only a person can answer. `options` are what they may choose from (none: any text), and `values` what
+    the agent is told when one is chosen. The turn is parked; the answer is the tool's result."""
+
+    title: str
+    text: str
+    options: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+    seconds: float = 300.0
+
+
+@dataclass(frozen=True)
+class EditMessage:
+    number: int
+    text: str
+
+
+@dataclass(frozen=True)
+class AddReaction:
+    number: int
+    emoji: str
+
+
+@dataclass(frozen=True)
+class SendToAgent:
+    agent_group: str  # folder or id
+    text: str
+    session_id: str | None = None
+
+
+@dataclass(frozen=True)
+class ScheduleTask:
+    prompt: str
+    process_after: datetime
+    recurrence: str | None = None
+    timezone: str = "UTC"
+    script: str | None = None
+
+
+@dataclass(frozen=True)
+class ListTasks:
+    pass
+
+
+@dataclass(frozen=True)
+class ChangeTask:
+    """`fields` is for `update`: those of ScheduleTask that change."""
+
+    task_id: str
+    change: Literal["cancel", "pause", "resume", "update"]
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RegisterAgentGroup:
+    name: str
+    folder: str
+    place: Place
+    trigger_rules: dict[str, Any] = field(default_factory=dict)
+    session_mode: Literal["shared", "per-thread"] = "shared"
+    provider: str | None = None
+    model: str | None = None
+
+
+@dataclass(frozen=True)
+class ResetSession:
+    pass
+
+
+@dataclass(frozen=True)
+class ListSessions:
+    agent_group: str | None = None
+
+
+@dataclass(frozen=True)
+class ReadSession:
+    session_id: str
+    view: Literal["messages", "steps"] = "messages"
+    limit: int = 50
+
+
+Action = (
+    Send
+    | Ask
+    | EditMessage
+    | AddReaction
+    | SendToAgent
+    | ScheduleTask
+    | ListTasks
+    | ChangeTask
+    | RegisterAgentGroup
+    | ResetSession
+    | ListSessions
+    | ReadSession
+)

@@ -1,0 +1,87 @@
+"""What an agent may do beyond talking, as its group's configuration says (`policy`). What is not said is not allowed.
+
+Set by operators (`longshore groups set NAME --policy FILE`), checked when it is set, and never by an agent."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
+
+# Not a boundary (python3 can do what ls cannot): the sandbox is. It keeps agents to what their operator had in mind.
+DEFAULT_COMMANDS: Final = (
+    "awk cat cp cut date diff du echo file find git grep gunzip gzip head jq ls md5sum mkdir mv python3 rm rmdir sed "
+    "seq sha256sum sort stat tail tar tee touch tr uniq unzip wc xargs zip"
+).split()
+# Only variables of this name may be handed to a program: nobody can ask for the fleet's own keys.
+SECRET_VARIABLE: Final = re.compile(r"LONGSHORE_SECRET_[A-Z0-9_]{1,80}")
+
+Word = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
+HostName = Annotated[str, StringConstraints(pattern=r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$", max_length=253)]
+
+
+class PolicyError(ValueError):
+    """A policy cannot be what was asked for. The text says where and why."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NamedDestination(_Part):
+    """A place the agent knows by a name of its own; it never sees where that is."""
+
+    channel_type: Word
+    platform_id: Word
+    thread_id: Word | None = None
+
+
+class McpServerPolicy(_Part):
+    """An external MCP server: a pinned command, run in the sandbox for the length of a turn."""
+
+    command: Word
+    args: tuple[str, ...] = ()
+    # A value `$LONGSHORE_SECRET_X` is taken from the worker's environment: secrets are not kept in rows.
+    env: dict[str, str] = Field(default_factory=dict)
+    hosts: tuple[HostName, ...] = ()
+
+    @field_validator("env")
+    @classmethod
+    def _no_other_variables(cls, env: dict[str, str]) -> dict[str, str]:
+        for name, value in env.items():
+            if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,99}", name):
+                raise ValueError(f"{name!r} is not the name of a variable")
+            if value.startswith("$") and not SECRET_VARIABLE.fullmatch(value[1:]):
+                raise ValueError(f"{name}: only variables named LONGSHORE_SECRET_... can be handed on, not {value}")
+        return env
+
+
+class Policy(_Part):
+    commands: tuple[Word, ...] = Field(
+        tuple(DEFAULT_COMMANDS), description="programs run_command may start; empty: there is no run_command"
+    )
+    hosts: tuple[HostName, ...] = Field((), description="hosts that sandboxed programs reach, through the proxy")
+    fetch: tuple[HostName | Literal["*"], ...] = Field(
+        ("*",), description="hosts fetch_url may ask; *: all public ones"
+    )
+    approve: tuple[Word, ...] = Field((), description="tools that ask for approval first, besides the risky ones")
+    without: tuple[Word, ...] = Field((), description="tools this agent does not have")
+    destinations: dict[Label, NamedDestination] = Field(
+        default_factory=dict, description="places send_message can name"
+    )
+    agents: tuple[Word, ...] = Field((), description="agents it may write to, by folder; *: all")
+    oversees: dict[Word, Literal["messages", "steps"]] = Field(
+        default_factory=dict, description="agents whose sessions it may read, by folder (*: all), and how much of them"
+    )
+    mcp_servers: dict[Label, McpServerPolicy] = Field(default_factory=dict, description="external MCP servers")
+
+
+def parse_policy(config: Mapping[str, Any]) -> Policy:
+    """The policy in a group's configuration. PolicyError names the first thing that is wrong."""
+    try:
+        return Policy.model_validate(config.get("policy") or {})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(["policy", *map(str, first["loc"])])
+        raise PolicyError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None

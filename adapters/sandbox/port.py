@@ -1,0 +1,82 @@
+"""The port of a sandbox: a place where a program of an agent runs, and nothing outside its workspace is to be had.
+
+No network except named hosts through a local proxy, a read-only system, a /tmp of its own, the agent's folder as
+/workspace, an environment of only what is handed in, and limits. Children die with whoever started them."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+WORKSPACE = "/workspace"
+
+
+@dataclass(frozen=True)
+class SandboxLimits:
+    """Whoever passes one is ended. `memory_bytes` counts all its processes together, `output_bytes` what they print,
+    `file_bytes` one file, `disk_bytes` the whole workspace."""
+
+    seconds: float = 60.0
+    memory_bytes: int = 1 << 30
+    output_bytes: int = 10 << 20
+    processes: int = 128
+    file_bytes: int = 256 << 20
+    disk_bytes: int = 2 << 30
+
+
+@dataclass(frozen=True)
+class Command:
+    """`folder` is relative to the workspace. `hosts` are names that may be reached."""
+
+    argv: tuple[str, ...]
+    workspace: Path
+    folder: str = "."
+    env: Mapping[str, str] = field(default_factory=dict)
+    hosts: tuple[str, ...] = ()
+    limits: SandboxLimits = SandboxLimits()
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Whether the sandbox holds here. If not: why, and what to do about it."""
+
+    ok: bool
+    detail: str
+    fix: str = ""
+
+
+class SandboxProcess(Protocol):
+    """A program under way. `memory_bytes`, `processes`, `file_bytes` and `disk_bytes` are watched for it; its time
+    and what it prints are the reader's business."""
+
+    @property
+    def stdin(self) -> asyncio.StreamWriter: ...
+
+    @property
+    def stdout(self) -> asyncio.StreamReader: ...
+
+    @property
+    def stderr(self) -> asyncio.StreamReader: ...
+
+    @property
+    def passed(self) -> Literal["memory", "disk"] | None:
+        """The limit it was ended for."""
+
+    async def wait(self) -> int:
+        """Its exit code."""
+
+    async def stop(self) -> None:
+        """End it and everything it has started: close its input, wait, TERM, wait, KILL. Returns when it is gone; may
+        be called twice."""
+
+
+class Sandbox(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    async def probe(self) -> Probe:
+        """Try it for real: start a program, and see that what must not work does not."""
+
+    async def start(self, command: Command) -> SandboxProcess:
+        """Raises SandboxError if it cannot be started."""

@@ -1,0 +1,62 @@
+"""The port of a tool: a name, a schema, a handler, and what may be said of it. One registry serves API providers (as
+function schemas) and CLI agents (through MCP)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel
+
+from adapters.actions import Action
+from adapters.contracts import ToolSpec
+from adapters.policy import Policy
+from adapters.sandbox.port import Sandbox
+from adapters.web import Web
+from adapters.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """Who calls and from where, fixed by the fleet and not by the model; and what the tool may use.
+
+    `call` names the call: the same for every attempt at it. `outbox` is where files to be sent wait for delivery."""
+
+    session_id: str
+    turn_id: str
+    call: str
+    agent_group: str  # its folder
+    sender_id: str | None
+    workspace: Workspace
+    outbox: Path
+    policy: Policy
+    web: Web
+    sandbox: Sandbox | None = None
+
+
+Arguments = TypeVar("Arguments", bound=BaseModel)
+
+
+class Handler(Protocol[Arguments]):  # type: ignore[misc]  # a callable protocol over its own argument type
+    async def __call__(self, arguments: Arguments, context: ToolContext) -> str | Action: ...
+
+
+@dataclass(frozen=True)
+class Tool(Generic[Arguments]):
+    """A tool: its handler returns the text for the agent, or an action for the fleet, or raises ToolError with a text
+    for the agent."""
+
+    name: str
+    description: str
+    arguments: type[Arguments]
+    handler: Handler[Arguments]
+    idempotent: bool = False  # may be run again when nobody knows whether it finished
+    risky: bool = False  # a person must approve each call
+    admin_only: bool = False  # everybody whose messages the turn answers must be an admin
+    needs_sandbox: bool = False  # without one, agents do not have it
+    offered: Callable[[Policy], bool] = lambda _: True
+    schema: Mapping[str, Any] | None = None  # of a tool that others describe; else it is that of `arguments`
+
+    @property
+    def spec(self) -> ToolSpec:
+        return ToolSpec(self.name, self.description, dict(self.schema or self.arguments.model_json_schema()))
