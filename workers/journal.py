@@ -57,7 +57,8 @@ class Journal:
 
         `work` gets the connection and the first of the `messages` numbers it asked for."""
         async with self._lock:
-            events = [*self.take(), *events]
+            gathered = self.take()
+            events = [*gathered, *events]
 
             async def run(conn: AsyncConnection) -> list[Envelope]:
                 lasting = count_lasting(events)
@@ -81,7 +82,7 @@ class Journal:
                 self._job.stop(Stop.LEASE_LOST)
                 raise
             except Exception:
-                self._waiting = events + self._waiting  # not written: the turn's end takes them along
+                self._waiting = gathered + self._waiting  # not written: the turn's end takes them along
                 raise
 
     def take(self) -> list[AnyEvent]:
