@@ -3,20 +3,21 @@
 The file is `conversations/{date}-{summary}.md` in the agent's folder; nothing is lost by compacting."""
 
 import asyncio
-import os
 import re
-import secrets
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from adapters.errors import WorkspaceError
 from adapters.model_port import ModelRequest
 from adapters.transcript import Called, Item, Returned, Said, Shown, Thought
+from adapters.workspace import Workspace
 from workers.context import trim
 
 FOLDER: Final = "conversations"
+MAX_ARCHIVE: Final = 1 << 30  # far more than any context holds: nothing may be lost for being long
 SUMMARY_TOKENS: Final = 4096
 TITLE_WORDS: Final = 8
 INSTRUCTIONS: Final = (
@@ -28,10 +29,11 @@ INSTRUCTIONS: Final = (
 
 class Compactor:
     def __init__(self, workspace: Path) -> None:
-        self._workspace = workspace
+        self._workspace = Workspace(workspace, max_written=MAX_ARCHIVE)
 
     async def archive(self, history: Sequence[Item]) -> str:
-        """Write the conversation to a file of its own and return its path within the agent's folder."""
+        """Write the conversation to a file of its own and return its path within the agent's folder. OSError if that
+        cannot be: it may pass, and it is not the model's fault."""
         return await asyncio.to_thread(self._archive, history)
 
     def request(self, request: ModelRequest, history: Sequence[Item], tokens: int) -> ModelRequest:
@@ -41,27 +43,24 @@ class Compactor:
         return replace(request, items=items, max_tokens=min(request.max_tokens, SUMMARY_TOKENS))
 
     def _archive(self, history: Sequence[Item]) -> str:
-        folder = self._workspace / FOLDER
-        folder.mkdir(parents=True, exist_ok=True)
-        if folder.is_symlink():
-            raise OSError(f"{folder} is a link: conversations are not written through it")
-        name = f"{datetime.now(UTC):%Y-%m-%d}-{_title(history)}"
+        name = f"{FOLDER}/{datetime.now(UTC):%Y-%m-%d}-{_title(history)}"
         text = "# Conversation\n\n" + "\n\n".join(map(_paragraph, history)) + "\n"
         written = text.encode("utf-8", "replace")
-        draft = folder / f".{secrets.token_hex(8)}"
-        draft.write_bytes(written)
+        for number in range(1, 1000):
+            path = f"{name}.md" if number == 1 else f"{name}-{number}.md"
+            try:
+                if self._workspace.add(path, written) or self._holds(path, written):
+                    return path
+            except WorkspaceError as error:
+                raise OSError(f"the conversation was not archived: {error}") from error
+        raise OSError(f"there are already 1000 conversations named {name}")
+
+    def _holds(self, path: str, written: bytes) -> bool:
+        """Whether this conversation is already there, archived by an attempt that failed later."""
         try:
-            for number in range(1, 1000):
-                file = folder / (f"{name}.md" if number == 1 else f"{name}-{number}.md")
-                try:
-                    os.link(draft, file)  # whole, and never over another
-                except FileExistsError:
-                    if file.is_symlink() or file.read_bytes() != written:
-                        continue  # another conversation; else this one, archived by an attempt that failed later
-                return f"{FOLDER}/{file.name}"
-            raise OSError(f"there are already 1000 conversations named {name}")
-        finally:
-            draft.unlink()
+            return self._workspace.read(path, limit=len(written) + 1) == written
+        except WorkspaceError:
+            return False
 
 
 def _title(history: Sequence[Item]) -> str:

@@ -4,9 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from adapters.contracts import ToolContext, ToolSpec
+from adapters.contracts import ToolSpec
 from adapters.errors import ToolError
-from adapters.tools.skills import MAX_BYTES, READ_SKILL, ReadSkillArguments, read_plain_file
+from adapters.policy import Policy
+from adapters.tool_port import ToolContext
+from adapters.tools.skills import MAX_BYTES, READ_SKILL, ReadSkillArguments
+from adapters.web import Web
+from adapters.workspace import Workspace
 from workers.system_prompt import system_prompt
 
 TOOLS = (ToolSpec("clock", "Tells the time.", {}),)
@@ -48,7 +52,7 @@ async def test_an_empty_folder_makes_a_prompt_all_the_same(tmp_path: Path) -> No
 
 
 @pytest.mark.spec("P18")
-async def test_links_and_odd_files_are_not_read(tmp_path: Path) -> None:
+async def test_links_that_lead_out_and_odd_files_are_not_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret.txt"
     _write(secret, "the secret")
     folder = tmp_path / "demo"
@@ -57,16 +61,33 @@ async def test_links_and_odd_files_are_not_read(tmp_path: Path) -> None:
     (folder / "SOUL.md").mkdir()
     (folder / "skills").symlink_to(tmp_path)
     assert "the secret" not in await system_prompt(tmp_path, "demo", "Demo", ())
-    assert read_plain_file(folder, "..", "secret.txt") is None
-    assert read_plain_file(folder, "../secret.txt") is None
-    _write(folder / "big.txt", "x" * (MAX_BYTES + 1))
-    assert len(read_plain_file(folder, "big.txt") or "") == MAX_BYTES
+
+
+@pytest.mark.spec("P18")
+async def test_links_within_the_folder_are_followed_and_sizes_bounded(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+    _write(folder / "data" / "rules.md", "Be brief.")
+    _write(folder / "SOUL.md", "x" * (MAX_BYTES + 1000))
+    (folder / "AGENTS.md").symlink_to("data/rules.md")
+    prompt = await system_prompt(tmp_path, "demo", "Demo", ())
+    assert "Be brief." in prompt
+    assert prompt.endswith("\n\n" + "x" * MAX_BYTES)
 
 
 @pytest.mark.spec("P18", "T1")
 async def test_a_skill_is_read_on_demand(tmp_path: Path) -> None:
     _write(tmp_path / "skills" / "knots" / "SKILL.md", "How to tie a bowline")
-    context = ToolContext(session_id="s", turn_id="t", agent_group="demo", sender_id=None, workspace=tmp_path)
+    context = ToolContext(
+        session_id="s",
+        turn_id="t",
+        call="c",
+        agent_group="demo",
+        sender_id=None,
+        workspace=Workspace(tmp_path),
+        outbox=tmp_path / "outbox",
+        policy=Policy(),
+        web=Web(),
+    )
     assert await READ_SKILL.handler(ReadSkillArguments(name="knots"), context) == "How to tie a bowline"
     with pytest.raises(ToolError, match="there is no skill 'splices'"):
         await READ_SKILL.handler(ReadSkillArguments(name="splices"), context)
