@@ -90,6 +90,7 @@ class ToolResult(_Event):
 
 class ApprovalRequested(_Event):
     type: Literal["approval_requested"] = "approval_requested"
+    id: str = ""  # by which it is decided (`longshore approve`)
     category: str
     summary: str
     risk: Literal["low", "medium", "high"]

@@ -3,6 +3,7 @@ function schemas) and CLI agents (through MCP)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -41,7 +42,7 @@ class Handler(Protocol[Arguments]):  # type: ignore[misc]  # a callable protocol
     async def __call__(self, arguments: Arguments, context: ToolContext) -> str | Action: ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Tool(Generic[Arguments]):
     """A tool: its handler returns the text for the agent, or an action for the fleet, or raises ToolError with a text
     for the agent."""
@@ -57,6 +58,7 @@ class Tool(Generic[Arguments]):
     offered: Callable[[Policy], bool] = lambda _: True
     schema: Mapping[str, Any] | None = None  # of a tool that others describe; else it is that of `arguments`
 
-    @property
+    @cached_property
     def spec(self) -> ToolSpec:
+        """Made once: the schemas of a few tools cost as much CPU as the rest of a turn's preparation."""
         return ToolSpec(self.name, self.description, dict(self.schema or self.arguments.model_json_schema()))

@@ -3,11 +3,12 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, String, select, text, update
+from sqlalchemy import CheckConstraint, ForeignKey, Index, String, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, new_id, now, values
+from models.turns import Step
 from models.upsert import insert_or_update
 
 _PENDING = text("status = 'pending'")
@@ -115,9 +116,11 @@ async def expire_question(conn: AsyncConnection, question_id: str) -> bool:
 
 
 async def close_questions(conn: AsyncConnection, turn_id: str) -> None:
-    """The turn that asked is given up: nobody waits for the answer any more."""
+    """The turn that asked is given up: nobody waits for the answer any more, nor for an approval of what it wanted."""
     statement = update(PendingQuestion).where(PendingQuestion.turn_id == turn_id, PendingQuestion.status == "pending")
     await conn.execute(statement.values(status="expired"))
+    asked = Approval.id.in_(select(Step.id).where(Step.turn_id == turn_id, Step.status == "started"))
+    await conn.execute(update(Approval).where(asked, Approval.status == "pending").values(status="expired"))
 
 
 async def decide_approval(conn: AsyncConnection, approval_id: str, status: str, decided_by: str) -> AnyRow | None:
@@ -131,8 +134,36 @@ async def decide_approval(conn: AsyncConnection, approval_id: str, status: str, 
     return (await conn.execute(statement)).one_or_none()
 
 
+async def put_approval(conn: AsyncConnection, seconds: float, **asked: Any) -> None:
+    """Write down what somebody must approve, once; it waits for so many seconds."""
+    await insert_or_update(conn, Approval, ["id"], expires_at=now(seconds), **asked)
+
+
+async def use_approval(conn: AsyncConnection, approval_id: str) -> bool:
+    """An approval is good for one call; False: it was used, or never given."""
+    statement = update(Approval).where(Approval.id == approval_id, Approval.status == "approved")
+    return (await conn.execute(statement.values(status="used").returning(Approval.id))).one_or_none() is not None
+
+
+async def expire_approval(conn: AsyncConnection, approval_id: str) -> None:
+    statement = update(Approval).where(
+        Approval.id == approval_id, Approval.status == "pending", Approval.expires_at <= now()
+    )
+    await conn.execute(statement.values(status="expired"))
+
+
+async def is_awaited(conn: AsyncConnection, turn_id: str) -> bool:
+    """Whether everything a parked turn waits for is still open: nothing has been answered or decided meanwhile."""
+    begun = select(Step.id).where(Step.turn_id == turn_id, Step.status == "started")
+    answered = select(PendingQuestion.id).where(PendingQuestion.id.in_(begun), PendingQuestion.status != "pending")
+    decided = select(Approval.id).where(Approval.id.in_(begun), Approval.status.in_(["approved", "denied", "expired"]))
+    return not (await conn.execute(select(or_(answered.exists(), decided.exists())))).scalar_one()
+
+
 async def find_approval(conn: AsyncConnection, approval_id: str) -> AnyRow | None:
-    return (await conn.execute(select(Approval.__table__).where(Approval.id == approval_id))).one_or_none()
+    """With `at`, the database's time."""
+    query = select(Approval.__table__, now().label("at")).where(Approval.id == approval_id)
+    return (await conn.execute(query)).one_or_none()
 
 
 def chosen_value(question: dict[str, Any], text: str) -> str:

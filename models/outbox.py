@@ -25,6 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, aliased, mapped_column
 
 from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, given_seconds, new_id, now, values
+from models.inbox import MessageIn
 
 KINDS = ("chat", "chat-sdk", "task", "webhook", "system", "notice")
 
@@ -179,3 +180,14 @@ async def has_left(conn: AsyncConnection, turn_id: str) -> bool:
         MessageOut.turn_id == turn_id, MessageOut.kind != "notice", MessageOut.status != "cancelled"
     )
     return bool((await conn.execute(select(query.exists()))).scalar_one())
+
+
+async def platform_message_id(conn: AsyncConnection, session_id: str, number: int) -> str | None:
+    """What the platform calls a message of a session, either way; None: it never said."""
+    said = select(_table.c.receipt).where(MessageOut.session_id == session_id, MessageOut.seq == number)
+    receipt = (await conn.execute(said)).scalar_one_or_none()
+    if receipt is not None:
+        known: str | None = receipt.get("platform_message_id")
+        return known
+    heard = select(MessageIn.platform_message_id).where(MessageIn.session_id == session_id, MessageIn.seq == number)
+    return (await conn.execute(heard)).scalar_one_or_none()

@@ -1,8 +1,6 @@
 """Keeping to a budget: money is held before a model call and settled after it. At the limit the turn is parked and
 those who decide for the agent are asked; their yes (or the next day) lets it go on."""
 
-import hashlib
-import json
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +17,7 @@ from models.people import approver_addresses
 from models.sessions import Session, end_rest
 from models.turns import Turn
 from models.upsert import insert_ignoring
+from workers.approvals import Decided, hash_of
 from workers.ingest import RefusedError
 from workers.journal import Journal
 from workers.notices import notice, store_notices
@@ -135,7 +134,7 @@ class Purse:
             "summary": f"{reason}; allow {dollars(limit.usd)} more today?",
             "risk": "medium",
             "payload": payload,
-            "payload_hash": hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest(),
+            "payload_hash": hash_of(payload),
             "expires_at": day + timedelta(seconds=_until_tomorrow(day)),
         }
 
@@ -171,15 +170,7 @@ def _until_tomorrow(day: datetime) -> float:
     return (midnight - day).total_seconds()
 
 
-@dataclass
-class Decided:
-    """What a decision did, in words, and which sessions to ring for."""
-
-    text: str
-    wakes: list[tuple[str, str | None]] = field(default_factory=list)
-
-
-async def decide(
+async def decide_raise(
     db: Database, approval_id: str, *, approve: bool, decided_by: str, usd: float | None = None
 ) -> Decided:
     """Say yes or no to a raise. Once; RefusedError says why it cannot be decided."""

@@ -5,6 +5,7 @@ When a sender died half-way, a channel that honours keys is sent it again; one t
 as `unknown` and people are told: guessing could say it twice."""
 
 import asyncio
+from dataclasses import replace
 from typing import Literal
 
 import structlog
@@ -12,13 +13,21 @@ from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import Channel, Destination, OutboundMessage, Receipt
-from adapters.errors import AdapterError, DeliveryError, ErrorClass
+from adapters.errors import AdapterError, ChannelError, DeliveryError, ErrorClass, ToolError
 from adapters.events import DeliveryChanged
 from models.base import AnyRow, now
 from models.database import uninterrupted
-from models.outbox import MessageOut, claim_delivery, mark_delivered, next_in_line, settle_delivery
+from models.outbox import (
+    MessageOut,
+    claim_delivery,
+    mark_delivered,
+    next_in_line,
+    platform_message_id,
+    settle_delivery,
+)
 from models.people import owner_addresses
 from models.sessions import may_reach, take_numbers
+from workers.agents import AGENT, hand_to_agent
 from workers.events import envelope
 from workers.notices import owner_notices, store_notices, tell_agent
 from workers.runtime import Runtime
@@ -49,6 +58,9 @@ async def settle_doubtful(runtime: Runtime, message_out_id: str) -> None:
 
 
 async def _settle(runtime: Runtime, row: AnyRow) -> str | None:
+    if row.channel_type == AGENT:  # sent and written down in one: it was not sent
+        await runtime.db.transact(lambda conn: settle_delivery(conn, row.id, row.claim_token, status="pending"))
+        return str(row.id)
     try:
         channel = runtime.registry.channels.get(row.channel_type)
     except AdapterError as error:
@@ -76,8 +88,10 @@ async def _claim(runtime: Runtime, message_out_id: str) -> tuple[AnyRow, bool] |
         row = await claim_delivery(conn, message_out_id, runtime.settings.delivery_seconds)
         if row is None:
             return None
-        # Notices are the fleet's own, to the place a message came from and to owners.
-        return row, row.kind == "notice" or await may_reach(conn, row.session_id, row.channel_type, row.platform_id)
+        # Notices are the fleet's own, to the place a message came from and to owners. To agents, only actions write.
+        if row.kind == "notice" or row.channel_type == AGENT:
+            return row, True
+        return row, await may_reach(conn, row.session_id, row.channel_type, row.platform_id)
 
     return await runtime.db.transact(work)
 
@@ -98,6 +112,8 @@ async def _send_claimed(runtime: Runtime, row: AnyRow, may_go_there: bool) -> st
     if not may_go_there:
         why = f"this agent may not send to {row.channel_type} {row.platform_id!r}"
         return await _give_up(runtime, row, ErrorClass.INVALID_REQUEST, why)
+    if row.channel_type == AGENT:
+        return await _to_agent(runtime, row)
     try:
         channel = runtime.registry.channels.get(row.channel_type)
     except AdapterError as error:
@@ -105,7 +121,7 @@ async def _send_claimed(runtime: Runtime, row: AnyRow, may_go_there: bool) -> st
     try:
         # Ends before the claim does, so that nobody else settles the row while we still send.
         async with asyncio.timeout(runtime.settings.delivery_seconds * 0.75):
-            receipt = await channel.deliver(_outbound(row))
+            receipt = await _hand_over(runtime, channel, row)
     except DeliveryError as error:
         return await _failed(runtime, row, channel, error)
     except TimeoutError:
@@ -119,13 +135,46 @@ async def _send_claimed(runtime: Runtime, row: AnyRow, may_go_there: bool) -> st
     return await _delivered(runtime, row, receipt)
 
 
-def _outbound(row: AnyRow) -> OutboundMessage:
-    return OutboundMessage(
-        destination=Destination(row.platform_id, row.thread_id),
-        content=row.content,
-        idempotency_key=row.idempotency_key,
-        kind=row.kind,
-    )
+async def _to_agent(runtime: Runtime, row: AnyRow) -> str | None:
+    async def work(conn: AsyncConnection) -> tuple[tuple[str, str | None] | None, str | None]:
+        woken = await hand_to_agent(conn, row, runtime.settings.repeat_seconds)
+        return woken, await next_in_line(conn, row)
+
+    try:
+        woken, following = await uninterrupted(runtime.db.transact(work))
+    except ToolError as error:
+        return await _give_up(runtime, row, ErrorClass.INVALID_REQUEST, str(error))
+    if woken is not None:
+        runtime.bells.wake(woken[0], woken[1] or runtime.settings.default_provider)
+    return following
+
+
+async def _hand_over(runtime: Runtime, channel: Channel, row: AnyRow) -> Receipt:
+    """A message, or a change to an earlier one as far as the platform can show it."""
+    destination = Destination(row.platform_id, row.thread_id)
+    message = OutboundMessage(destination, row.content, row.idempotency_key, row.kind)
+    operation = row.content.get("operation")
+    if operation is None:
+        if not row.content.get("outbox"):
+            return await channel.deliver(message)
+        files = await asyncio.to_thread(runtime.outbox.files, row.id)
+        content = {key: value for key, value in row.content.items() if key != "outbox"}
+        return await channel.deliver(replace(message, content=content, files=files))
+    target = await runtime.db.read(lambda conn: platform_message_id(conn, row.session_id, row.content["message"]))
+    try:
+        if operation == "edit" and target is not None and channel.capabilities.edits:
+            await channel.edit(destination, target, {"text": row.content["text"]})
+            return Receipt(target)
+        if operation == "reaction":
+            if target is None or not channel.capabilities.reactions:
+                return Receipt(details={"skipped": "no reactions there"})
+            await channel.react(destination, target, row.content["emoji"])
+            return Receipt(target)
+    except DeliveryError:
+        raise
+    except ChannelError as error:
+        raise DeliveryError(str(error), retryable=False) from error
+    return await channel.deliver(replace(message, content={"text": row.content["text"]}))
 
 
 async def _delivered(runtime: Runtime, row: AnyRow, receipt: Receipt) -> str | None:
@@ -136,6 +185,8 @@ async def _delivered(runtime: Runtime, row: AnyRow, receipt: Receipt) -> str | N
         return done, await next_in_line(conn, row)
 
     done, following = await uninterrupted(runtime.db.transact(work, patience=runtime.settings.delivery_seconds / 2))
+    if done and row.content.get("outbox"):
+        await asyncio.to_thread(runtime.outbox.remove, row.id)
     if done:
         event = DeliveryChanged(message=row.seq, status="delivered", channel=row.channel_type)
         runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))

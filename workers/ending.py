@@ -15,7 +15,7 @@ from adapters.events import AnyEvent, Envelope, Result, TurnEnded, UsageReport
 from adapters.transcript import Item, to_record
 from models.base import new_id, now, rows
 from models.budgets import awaits_approval, release_reservations
-from models.consent import close_questions, open_question
+from models.consent import close_questions, is_awaited
 from models.conversation import TranscriptItem, Usage
 from models.database import Database, uninterrupted
 from models.inbox import MessageIn, complete_messages, settle
@@ -177,7 +177,7 @@ class Ending:
             await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
             await set_turn(conn, turn.id, status="parked", error=None, error_class=None, waiting_since=None)
             # The answer may have come while the worker still had the session; nobody rang then.
-            answered = await open_question(conn, turn.lease.session_id) is None
+            answered = not await is_awaited(conn, turn.id)
             if answered:
                 await end_rest(conn, turn.lease.session_id)
             return Ended("parked", wake=answered), await self._journal.store(conn, events, released.event_seq)

@@ -5,12 +5,18 @@ import contextlib
 import os
 import socket
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
+
+import structlog
 
 from adapters.contracts import Channel
 from adapters.model_port import ModelProvider
+from adapters.redaction import process_redactor
 from adapters.registry import Registry
+from adapters.sandbox.choice import make_sandbox
+from adapters.sandbox.port import Sandbox
+from adapters.web import Web
+from adapters.workspace import Workspace
 from models.base import new_id
 from models.database import Database
 from models.errors import StoreError
@@ -22,8 +28,11 @@ from workers.events import Publisher, redis_client
 from workers.governor import Governor
 from workers.leases import LeaseKeeper
 from workers.nudges import Nudges
+from workers.outbox import Outbox
 from workers.settings import Settings
 from workers.verdicts import Patience
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,10 @@ class Runtime:
         )
         self.bells: Final = bells
         self._workspaces: set[str] = set()
+        self._probed: asyncio.Future[Sandbox | None] | None = None
+        self.outbox: Final = Outbox(settings.workspace_root)
+        self.redactor: Final = process_redactor()
+        self.web: Final = Web([host.strip() for host in settings.private_hosts.split(",") if host.strip()])
         self._redis = redis_client(settings.redis_url)
         self.publisher: Final = Publisher(self._redis)
         self.governor: Final = Governor(self._redis)
@@ -62,13 +75,29 @@ class Runtime:
         self.leases: Final = LeaseKeeper(self._lease_db, self.owner, settings.lease_seconds, self._report)
         self._nudges = Nudges(self._redis, self.leases.mail)
 
-    async def workspace(self, folder: str) -> Path:
+    async def workspace(self, folder: str) -> Workspace:
         """An agent's folder, there from the first time it is asked for."""
         path = self.settings.workspace_root / folder
         if folder not in self._workspaces:
             await asyncio.to_thread(path.mkdir, parents=True, exist_ok=True)
             self._workspaces.add(folder)
-        return path
+        return Workspace(path)
+
+    async def sandbox(self) -> Sandbox | None:
+        """Where agents' programs run, if it holds here; tried once. Without one, nothing is run."""
+        if self._probed is None:
+            self._probed = asyncio.ensure_future(self._probe())
+        return await asyncio.shield(self._probed)
+
+    async def _probe(self) -> Sandbox | None:
+        settings = self.settings
+        sandbox = make_sandbox(settings.sandbox, image=settings.sandbox_image, uid=settings.sandbox_uid)
+        probe = await sandbox.probe()
+        if settings.sandbox == "none":
+            log.warning("sandbox.none", meaning="agents' programs run unconfined, with all this worker may do")
+        if not probe.ok:
+            log.warning("sandbox.unavailable", sandbox=sandbox.name, reason=probe.detail, fix=probe.fix)
+        return sandbox if probe.ok else None
 
     async def close(self) -> None:
         await self._nudges.close()
@@ -76,6 +105,7 @@ class Runtime:
         await self.publisher.close()
         await asyncio.to_thread(self.bells.close)
         await self._redis.aclose()
+        await self.web.close()
         for driver in self._drivers():
             with contextlib.suppress(Exception):  # one that cannot be closed must not keep the others open
                 await driver.close()

@@ -1,11 +1,16 @@
 """The tools of one turn, journaled: intent, then result. A finished call is never run twice; one that began and never
-ended is run again only if it is idempotent, else the agent is told that nobody knows."""
+ended is run again only if it is idempotent, else the agent is told that nobody knows.
 
+Before a call: may those in whose name the agent acts do this, and has somebody approved it if it is risky? What waits
+for a person parks the turn; nothing of it is left in this process."""
+
+import asyncio
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
-from functools import cache
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -13,29 +18,48 @@ import structlog
 from pydantic import ValidationError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.contracts import Outbound, ParkedError, Question, Tool, ToolContext, ToolOutcome, ToolSpec
-from adapters.errors import ToolError, UnknownDriverError
-from adapters.events import QuestionAsked, ToolResult
-from adapters.registry import Drivers
-from models.base import new_id, storable
+from adapters.actions import Action, Ask, ResetSession
+from adapters.contracts import ParkedError, ToolOutcome, ToolSpec
+from adapters.errors import ToolError
+from adapters.events import QuestionAsked, ToolProgress, ToolResult
+from adapters.redaction import Redactor
+from adapters.sandbox.port import Sandbox
+from adapters.tool_port import Tool, ToolContext
+from adapters.web import Web
+from adapters.workspace import Workspace
+from models.base import AnyRow, new_id, storable
 from models.consent import expire_question, find_question, put_question
 from models.database import Database
 from models.outbox import MessageOut
 from models.turns import Step, count_steps, find_step, finish_step
 from models.upsert import insert_ignoring
+from workers.actions.caller import Caller, Performed
+from workers.actions.table import numbers_for, perform
+from workers.approvals import Consent
 from workers.bells import Bells
 from workers.journal import Journal
 from workers.questions import question_text, stored_question
-from workers.replies import ReplyTo
 from workers.watchdog import Watchdog
 
 log = structlog.get_logger()
 
 MAX_RESULT = 50_000
 MAX_KEY = 200
+PROGRESS_SECONDS = 5.0
 EFFECT_UNKNOWN = (
     "This call was begun by a worker that died; whether it took effect is unknown. Check before you repeat it."
 )
+
+
+@dataclass(frozen=True)
+class Equipment:
+    """What the tools of a turn work with, besides rows."""
+
+    workspace: Workspace
+    outbox: Path
+    web: Web
+    redactor: Redactor
+    sandbox: Sandbox | None = None
 
 
 class JournaledToolBox:
@@ -43,13 +67,13 @@ class JournaledToolBox:
         self,
         db: Database,
         bells: Bells,
-        tools: Drivers[Tool[Any]],
+        tools: Mapping[str, Tool[Any]],
         journal: Journal,
         watchdog: Watchdog,
-        reply_to: ReplyTo,
+        caller: Caller,
+        equipment: Equipment,
+        consent: Consent,
         *,
-        agent_group: str,
-        workspace: Path,
         key_prefix: str,
     ) -> None:
         self._db = db
@@ -57,42 +81,79 @@ class JournaledToolBox:
         self._tools = tools
         self._journal = journal
         self._watchdog = watchdog
-        self._reply_to = reply_to
-        self._agent_group = agent_group
-        self._workspace = workspace
+        self._caller = caller
+        self._equipment = equipment
+        self._consent = consent
         self._key_prefix = key_prefix
         # Calls whose result is on record as an event too, written with the step: nobody need report it again.
         self.told: set[str] = set()
+        # The agent wants to begin anew: done when the turn ends.
+        self.reset_wanted = False
 
     @property
     def specs(self) -> tuple[ToolSpec, ...]:
-        return tuple(_spec(self._tools.get(name)) for name in self._tools.names)
+        return tuple(tool.spec for tool in self._tools.values())
 
     async def call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
         key = _step_key(f"{self._key_prefix}{call_id}:{name}")
         earlier = await self._db.read(lambda conn: find_step(conn, self._journal.turn_id, key))
         if earlier is not None and earlier.status != "started":
+            self.reset_wanted |= earlier.status == "finished" and name == "reset_session"
             return ToolOutcome(earlier.output["text"], ok=earlier.status == "finished", replayed=True)
         if earlier is not None and (outcome := await self._answer_to(earlier.id, call_id, name)) is not None:
             return outcome
         try:
-            tool = self._tools.get(name)
-            checked = tool.arguments.model_validate(dict(arguments))
-        except UnknownDriverError as error:
-            return ToolOutcome(str(error), ok=False)
+            tool, checked = self._checked(name, arguments)
+            if tool.admin_only:
+                await self._check_admin(tool)
+        except ToolError as error:
+            return ToolOutcome(self._bounded(str(error)), ok=False)
+        risky = tool.risky or name in self._caller.policy.approve
+        if risky:
+            step_id, refusal = await self._approved(earlier, key, tool, arguments)
+            if refusal is not None:
+                return await self._finish(step_id, call_id, name, refusal)
+        elif earlier is not None:
+            step_id = earlier.id
+            if not tool.idempotent:
+                return await self._finish(step_id, call_id, name, ToolOutcome(EFFECT_UNKNOWN, ok=False))
+        else:
+            step_id = await self._begin(key, tool, arguments)
+        return await self._run(step_id, call_id, tool, checked)
+
+    def _checked(self, name: str, arguments: Mapping[str, Any]) -> tuple[Tool[Any], Any]:
+        tool = self._tools.get(name)
+        if tool is None:
+            raise ToolError(f"there is no tool {name!r} here; there are: {', '.join(sorted(self._tools)) or 'none'}")
+        try:
+            return tool, tool.arguments.model_validate(dict(arguments))
         except ValidationError as error:
             first = error.errors()[0]
-            return ToolOutcome(f"{name}: {'.'.join(map(str, first['loc']))}: {first['msg']}", ok=False)
-        if earlier is not None and not tool.idempotent:
-            outcome = ToolOutcome(EFFECT_UNKNOWN, ok=False)
-            await self._finish(earlier.id, call_id, name, outcome)
-            return outcome
+            where = ".".join(map(str, first["loc"])) or "arguments"
+            raise ToolError(f"{name}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
+
+    async def _check_admin(self, tool: Tool[Any]) -> None:
+        if not await self._db.read(self._caller.is_admin):
+            raise ToolError(
+                f"{tool.name} is for admins of this agent, and not everybody you are answering is one. "
+                "An owner can make somebody one; you cannot."
+            )
+
+    async def _approved(
+        self, earlier: AnyRow | None, key: str, tool: Tool[Any], arguments: Mapping[str, Any]
+    ) -> tuple[str, ToolOutcome | None]:
+        """The step of a call that somebody must approve, and why it is not to be run after all. Parks the turn while
+        nobody has decided."""
         step_id = earlier.id if earlier is not None else await self._begin(key, tool, arguments)
-        return await self._run(step_id, call_id, tool, checked)
+        decision = await self._consent.take(step_id, tool.name, arguments)
+        if decision == "used":  # by an attempt that died before it could say what came of it
+            return step_id, None if tool.idempotent else ToolOutcome(EFFECT_UNKNOWN, ok=False)
+        return step_id, None if decision is None else ToolOutcome(decision, ok=False)
 
     async def _begin(self, key: str, tool: Tool[Any], arguments: Mapping[str, Any]) -> str:
         step_id = new_id()
         turn_id = self._journal.turn_id
+        given = self._equipment.redactor.value(json.loads(json.dumps(dict(arguments), default=str)))
 
         async def work(conn: AsyncConnection, _: int) -> None:
             await insert_ignoring(
@@ -105,40 +166,69 @@ class JournaledToolBox:
                 kind="tool",
                 name=tool.name,
                 idempotent=tool.idempotent,
-                input=json.loads(json.dumps(dict(arguments), default=str)),
+                input=given,
             )
 
         await self._journal.write(work, activity=f"tool: {tool.name}")
         return step_id
 
     async def _run(self, step_id: str, call_id: str, tool: Tool[Any], checked: Any) -> ToolOutcome:
-        context = ToolContext(
-            session_id=self._journal.lease.session_id,
-            turn_id=self._journal.turn_id,
-            agent_group=self._agent_group,
-            sender_id=self._reply_to.sender_id,
-            workspace=self._workspace,
-        )
+        context = self._context(step_id)
         started = time.monotonic()
+        progress = asyncio.create_task(self._show_progress(call_id, tool.name))
+        action: Action | None = None
         try:
             with self._watchdog.busy():
-                outcome = ToolOutcome(_bounded(await tool.handler(checked, context)))
+                said = await tool.handler(checked, context)
+            if isinstance(said, str):
+                outcome = ToolOutcome(self._bounded(said))
+            else:
+                action, outcome = said, ToolOutcome("")
         except ToolError as error:
-            outcome = ToolOutcome(_bounded(str(error)), ok=False)
+            outcome = ToolOutcome(self._bounded(str(error)), ok=False)
         except Exception as error:  # a tool's bug is the agent's to work around, not the turn's to die of
             log.exception("tool.crashed", tool=tool.name)
             outcome = ToolOutcome(f"{tool.name} failed: {type(error).__name__}", ok=False)
-        if outcome.ok and context.question is not None:
-            await self._ask(step_id, context.question)
+        finally:
+            progress.cancel()
+            with suppress(asyncio.CancelledError):
+                await progress
+        if isinstance(action, Ask):
+            await self._ask(step_id, action)
         log.debug("tool.done", tool=tool.name, ok=outcome.ok, seconds=round(time.monotonic() - started, 3))
-        await self._finish(step_id, call_id, tool.name, outcome, context.staged if outcome.ok else ())
-        return outcome
+        try:
+            return await self._finish(step_id, call_id, tool.name, outcome, action)
+        except ToolError as error:  # refused while it was done: nothing of it was written
+            return await self._finish(step_id, call_id, tool.name, ToolOutcome(self._bounded(str(error)), ok=False))
 
-    async def _ask(self, step_id: str, question: Question) -> NoReturn:
+    def _context(self, step_id: str) -> ToolContext:
+        equipment = self._equipment
+        return ToolContext(
+            session_id=self._caller.session_id,
+            turn_id=self._journal.turn_id,
+            call=step_id,
+            agent_group=self._caller.turn.folder,
+            sender_id=self._caller.reply_to.sender_id,
+            workspace=equipment.workspace,
+            outbox=equipment.outbox,
+            policy=self._caller.policy,
+            web=equipment.web,
+            sandbox=equipment.sandbox,
+        )
+
+    async def _show_progress(self, call_id: str, name: str) -> None:
+        """Long work shows that it goes on."""
+        elapsed = 0.0
+        while True:
+            await asyncio.sleep(PROGRESS_SECONDS)
+            elapsed += PROGRESS_SECONDS
+            self._journal.add(ToolProgress(id=call_id, name=name, elapsed=elapsed))
+
+    async def _ask(self, step_id: str, question: Ask) -> NoReturn:
         """Put the question and park: its row waits, nothing else does. The step stays begun until it is answered."""
         journal = self._journal
         content = {"text": question_text(question), "question": {"id": step_id, **stored_question(question)}}
-        row = self._reply_to.outbound(
+        row = self._caller.reply_to.outbound(
             content=content, turn_id=journal.turn_id, key=f"{journal.turn_id}:{step_id}:question"
         )
         place = {key: row[key] for key in ("session_id", "turn_id", "channel_type", "platform_id", "thread_id")}
@@ -174,44 +264,38 @@ class JournaledToolBox:
             outcome = ToolOutcome(question.answer)
         else:
             outcome = ToolOutcome(f"Nobody answered within {question.question['seconds']:g} seconds.", ok=False)
-        await self._finish(step_id, call_id, name, outcome)
-        return outcome
+        return await self._finish(step_id, call_id, name, outcome)
 
     async def _finish(
-        self, step_id: str, call_id: str, name: str, outcome: ToolOutcome, staged: Sequence[Outbound] = ()
-    ) -> None:
-        self.told.add(call_id)
-        rows = [
-            self._reply_to.outbound(
-                kind=item.kind,
-                content=item.content,
-                turn_id=self._journal.turn_id,
-                key=f"{self._journal.turn_id}:{step_id}:{number}",
-            )
-            for number, item in enumerate(staged, 1)
-        ]
+        self, step_id: str, call_id: str, name: str, outcome: ToolOutcome, action: Action | None = None
+    ) -> ToolOutcome:
+        """Write the result, and do what the tool wants done, in one transaction."""
+        performed = Performed(outcome.text)
 
         async def work(conn: AsyncConnection, first_seq: int) -> None:
-            await finish_step(conn, step_id, ok=outcome.ok, output={"text": outcome.text})
-            for number, row in enumerate(rows):
-                await insert_ignoring(conn, MessageOut, **(row | {"seq": first_seq + number}))
+            nonlocal performed
+            if action is not None:
+                performed = await perform(conn, self._caller, action, step_id, first_seq)
+                performed.text = self._bounded(performed.text)
+            await finish_step(conn, step_id, ok=outcome.ok, output={"text": performed.text})
 
         result = ToolResult(id=call_id, name=name, ok=outcome.ok)
-        await self._journal.write(work, activity="calling model", messages=len(rows), events=[result])
-        for row in rows:
-            self._bells.deliver(row["id"])
+        numbers = numbers_for(action) if action is not None else 0
+        await self._journal.write(work, activity="calling model", messages=numbers, events=[result])
+        self.told.add(call_id)
+        self.reset_wanted |= isinstance(action, ResetSession)
+        for message_out_id in performed.deliveries:
+            self._bells.deliver(message_out_id)
+        for session_id, provider in performed.wakes:
+            self._bells.wake(session_id, provider)
+        return ToolOutcome(performed.text, ok=outcome.ok)
 
-
-@cache
-def _spec(tool: Tool[Any]) -> ToolSpec:
-    """Made once per process: the schemas of a few tools cost as much CPU as the rest of a turn's preparation."""
-    return tool.spec
-
-
-def _bounded(text: str) -> str:
-    if len(text) <= MAX_RESULT:
-        return text
-    return f"{text[:MAX_RESULT]}\n[cut: {len(text) - MAX_RESULT} of {len(text)} characters]"
+    def _bounded(self, text: str) -> str:
+        """What an agent is told: no secrets, and not without end."""
+        text = self._equipment.redactor.text(text)
+        if len(text) <= MAX_RESULT:
+            return text
+        return f"{text[:MAX_RESULT]}\n[cut: {len(text) - MAX_RESULT} of {len(text)} characters]"
 
 
 def _step_key(key: str) -> str:

@@ -11,11 +11,15 @@ from adapters.contracts import Limits, ParkedError, Query, QueryInput
 from adapters.errors import AdapterError, ErrorClass, ProviderError
 from adapters.events import Failed, ProviderEvent, Result, SessionStarted, ToolCall, ToolResult, UsageReport
 from adapters.model_port import ModelProvider
+from adapters.policy import PolicyError, parse_policy
 from adapters.registry import AnyProvider
 from adapters.transcript import Item, Said
+from adapters.workspace import Workspace
 from models.database import uninterrupted
 from models.errors import LeaseLostError, StoreError
 from models.inbox import waits_to_interrupt
+from workers.actions.caller import Caller
+from workers.approvals import Consent
 from workers.budget import Purse, limits_of
 from workers.compaction import Compactor
 from workers.ending import Ended, Ending
@@ -32,7 +36,8 @@ from workers.replies import ReplyTo
 from workers.runtime import Runtime
 from workers.system_prompt import system_prompt
 from workers.tool_loop import ToolLoop
-from workers.toolbox import JournaledToolBox
+from workers.toolbox import Equipment, JournaledToolBox
+from workers.toolset import tools_of
 from workers.verdicts import Failure
 from workers.watchdog import SilenceError, Watchdog
 
@@ -212,7 +217,7 @@ class _Attempt:
             return Failure(
                 error.error_class, str(error), error.error_class.can_pass, error.retry_after, asked=error.asked
             )
-        except AdapterError as error:
+        except (AdapterError, PolicyError) as error:
             return Failure(ErrorClass.INVALID_REQUEST, str(error), retryable=False)
         except Exception as error:  # a driver's bug must not take the message with it
             log.exception("provider.crashed", provider=self._turn.provider, turn=self._turn.id)
@@ -231,18 +236,7 @@ class _Attempt:
         self._prompt = format_prompt(turn.messages)
         workspace = await runtime.workspace(turn.folder)
         reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
-        tools = self._tools = JournaledToolBox(
-            runtime.db,
-            runtime.bells,
-            runtime.registry.tools,
-            self._journal,
-            self._watchdog,
-            reply_to,
-            agent_group=turn.folder,
-            workspace=workspace,
-            # A provider that asks anew on a second attempt may use an id again for another call.
-            key_prefix="" if self._replays_steps() else f"{turn.attempt}:",
-        )
+        tools = self._tools = await self._make_tools(workspace)
         given = QueryInput(
             prompt=self._prompt,
             messages=tuple(plain_text(message) for message in turn.messages),
@@ -250,7 +244,7 @@ class _Attempt:
             attempt=turn.attempt,
             model=turn.model,
             continuation=turn.continuation,
-            cwd=str(workspace),
+            cwd=str(workspace.root),
             limits=Limits(seconds_silent=runtime.settings.silent_seconds),
             options=turn.options,
         )
@@ -269,6 +263,30 @@ class _Attempt:
             self._watchdog.alive,
         )
         return self._loop
+
+    async def _make_tools(self, workspace: Workspace) -> JournaledToolBox:
+        turn, runtime = self._turn, self._runtime
+        caller = Caller(turn, parse_policy(turn.config), runtime.registry)
+        sandbox = await runtime.sandbox()
+        return JournaledToolBox(
+            runtime.db,
+            runtime.bells,
+            tools_of(runtime.registry, caller.policy, sandboxed=sandbox is not None),
+            self._journal,
+            self._watchdog,
+            caller,
+            Equipment(workspace, runtime.outbox.root, runtime.web, runtime.redactor, sandbox),
+            Consent(
+                runtime.db,
+                runtime.bells,
+                self._journal,
+                caller,
+                runtime.redactor,
+                runtime.settings.approval_seconds,
+            ),
+            # A provider that asks anew on a second attempt may use an id again for another call.
+            key_prefix="" if self._replays_steps() else f"{turn.attempt}:",
+        )
 
     def _hear(self, event: ProviderEvent) -> None:
         match event:

@@ -1,23 +1,198 @@
-"""`send_message`: say something now, before the turn's answer."""
+"""Talking on the way, before the turn's answer: messages, files, cards, edits, reactions, other agents.
 
-from pydantic import BaseModel, Field
+Each returns an action; the fleet writes it down together with the call's result, so none of them can happen twice."""
 
+import asyncio
+import json
+import re
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from adapters.actions import AddReaction, EditMessage, Place, Send, SendToAgent
+from adapters.errors import ToolError
 from adapters.tool_port import Tool, ToolContext
+from adapters.workspace import Workspace
+
+MAX_FILE_BYTES = 20 << 20
+MAX_CARD_BYTES = 64 << 10
 
 
-class SendMessageArguments(BaseModel):
+class _Arguments(BaseModel):
+    # The names are those agents of this kind are used to; ours are accepted as well.
+    model_config = ConfigDict(populate_by_name=True, extra="forbid")
+
+
+class SendMessageArguments(_Arguments):
     text: str = Field(min_length=1, max_length=20_000, description="what to say")
+    to: str | None = Field(None, description="a destination by the name you know it by; else the current conversation")
+    channel: str | None = Field(None, max_length=50, description="another place: its platform, with platformId")
+    platform_id: str | None = Field(None, alias="platformId", max_length=255, description="and the place on it")
+    thread_id: str | None = Field(None, alias="threadId", max_length=255)
 
 
-async def _send_message(arguments: SendMessageArguments, context: ToolContext) -> str:
-    context.send({"text": arguments.text})
-    return "sent"
+async def _send_message(arguments: SendMessageArguments, context: ToolContext) -> Send:
+    return Send({"text": arguments.text}, to=_place(arguments, context))
+
+
+def _place(arguments: SendMessageArguments, context: ToolContext) -> Place | None:
+    if arguments.to is not None:
+        known = context.policy.destinations
+        if arguments.to not in known:
+            raise ToolError(f"there is no destination {arguments.to!r}; you know: {', '.join(known) or 'none'}")
+        named = known[arguments.to]
+        return Place(named.channel_type, named.platform_id, named.thread_id)
+    if (arguments.channel is None) != (arguments.platform_id is None):
+        raise ToolError("channel and platformId go together; leave both out to answer where you were asked")
+    if arguments.channel is None or arguments.platform_id is None:
+        return None
+    return Place(arguments.channel, arguments.platform_id, arguments.thread_id)
 
 
 SEND_MESSAGE = Tool(
     "send_message",
-    "Sends a message to the current conversation at once, while you go on working.",
+    "Sends a message at once, while you go on working: to the current conversation, or to another place you may write "
+    "to. Your final answer is sent by itself; do not repeat it here.",
     SendMessageArguments,
     _send_message,
-    idempotent=True,  # what it stages is written together with its result: if that is missing, nothing was sent
+    idempotent=True,
+)
+
+
+class SendFileArguments(_Arguments):
+    path: str = Field(min_length=1, max_length=4096, description="a file in your workspace")
+    text: str | None = Field(None, max_length=20_000, description="what to say with it")
+    filename: str | None = Field(None, max_length=200, description="the name to show; else the file's own")
+
+    @field_validator("filename")
+    @classmethod
+    def _plain(cls, name: str | None) -> str | None:
+        if name is not None and (re.search(r"[/\\\x00-\x1f\x7f]", name) or name.strip(". ") == ""):
+            raise ValueError("a plain file name, without folders")
+        return name
+
+
+async def _send_file(arguments: SendFileArguments, context: ToolContext) -> Send:
+    name = arguments.filename or PurePosixPath(arguments.path).name
+    if not name or name in (".", ".."):
+        raise ToolError(f"{arguments.path!r} is not a file")
+    size = await asyncio.to_thread(
+        _copy_out, context.workspace, arguments.path, context.outbox / context.call, name[:200]
+    )
+    content: dict[str, Any] = {"text": arguments.text or "", "files": [{"name": name[:200], "size": size}]}
+    return Send(content, outbox=context.call)
+
+
+def _copy_out(workspace: Workspace, path: str, folder: Path, name: str) -> int:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return workspace.copy_out(path, folder / name, limit=MAX_FILE_BYTES)
+
+
+SEND_FILE = Tool(
+    "send_file",
+    f"Sends a file of your workspace to the current conversation (at most {MAX_FILE_BYTES >> 20} MB).",
+    SendFileArguments,
+    _send_file,
+    idempotent=True,  # copying it again changes nothing
+)
+
+
+class SendCardArguments(_Arguments):
+    card: dict[str, Any] = Field(description="title, children (texts, fields) and actions (buttons)")
+    fallback_text: str | None = Field(
+        None, alias="fallbackText", max_length=20_000, description="shown where there are no cards"
+    )
+
+    @field_validator("card")
+    @classmethod
+    def _reasonable(cls, card: dict[str, Any]) -> dict[str, Any]:
+        if not card:
+            raise ValueError("the card is empty")
+        if len(json.dumps(card, default=str)) > MAX_CARD_BYTES:
+            raise ValueError(f"a card has at most {MAX_CARD_BYTES >> 10} kB")
+        return card
+
+
+async def _send_card(arguments: SendCardArguments, context: ToolContext) -> Send:
+    text = arguments.fallback_text or "\n".join(_card_words(arguments.card)) or "(a card)"
+    return Send({"text": text, "card": arguments.card}, kind="chat-sdk")
+
+
+def _card_words(card: Any) -> list[str]:
+    """The texts of a card, top to bottom, for where there are no cards."""
+    match card:
+        case str():
+            return [card]
+        case list():
+            return [words for part in card for words in _card_words(part)]
+        case dict():
+            own = [str(card[key]) for key in ("title", "text", "label", "value") if isinstance(card.get(key), str)]
+            return own + _card_words(card.get("children")) + _card_words(card.get("actions"))
+        case _:
+            return []
+
+
+SEND_CARD = Tool(
+    "send_card",
+    "Sends a card: a title, texts and buttons. Where the platform has no cards, its text is shown.",
+    SendCardArguments,
+    _send_card,
+    idempotent=True,
+)
+
+
+class EditMessageArguments(_Arguments):
+    message_id: int = Field(alias="messageId", ge=1, lt=2**31, description="the number of a message you sent")
+    text: str = Field(min_length=1, max_length=20_000, description="what it should say instead")
+
+
+async def _edit_message(arguments: EditMessageArguments, context: ToolContext) -> EditMessage:
+    return EditMessage(arguments.message_id, arguments.text)
+
+
+EDIT_MESSAGE = Tool(
+    "edit_message",
+    "Changes a message you sent earlier. Where the platform cannot, the new text is sent as a message.",
+    EditMessageArguments,
+    _edit_message,
+    idempotent=True,
+)
+
+
+class AddReactionArguments(_Arguments):
+    message_id: int = Field(alias="messageId", ge=1, lt=2**31, description="the message's number, as its id= says")
+    emoji: str = Field(min_length=1, max_length=50, description="an emoji or its name, for example thumbs_up")
+
+
+async def _add_reaction(arguments: AddReactionArguments, context: ToolContext) -> AddReaction:
+    return AddReaction(arguments.message_id, arguments.emoji)
+
+
+ADD_REACTION = Tool(
+    "add_reaction",
+    "Reacts to a message with an emoji, where the platform has reactions.",
+    AddReactionArguments,
+    _add_reaction,
+    idempotent=True,
+)
+
+
+class SendToAgentArguments(_Arguments):
+    agent_group_id: str = Field(alias="agentGroupId", min_length=1, max_length=100, description="the agent, by name")
+    text: str = Field(min_length=1, max_length=20_000)
+    session_id: str | None = Field(None, alias="sessionId", max_length=36, description="a session of theirs")
+
+
+async def _send_to_agent(arguments: SendToAgentArguments, context: ToolContext) -> SendToAgent:
+    return SendToAgent(arguments.agent_group_id, arguments.text, arguments.session_id)
+
+
+SEND_TO_AGENT = Tool(
+    "send_to_agent",
+    "Sends a message to another agent. It works on its own time; its answer comes to you as a message.",
+    SendToAgentArguments,
+    _send_to_agent,
+    idempotent=True,
+    offered=lambda policy: bool(policy.agents),
 )

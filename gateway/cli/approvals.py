@@ -16,7 +16,9 @@ from models.consent import Approval
 from models.groups import AgentGroup
 from models.lookup import short
 from models.sessions import Session
-from workers.budget import decide
+from workers.approvals import decide_call
+from workers.budget import CATEGORY as BUDGET
+from workers.budget import decide_raise
 
 BY = "cli"
 _RISKS = {"low": "low", "medium": "[yellow]medium[/yellow]", "high": "[red]high[/red]"}
@@ -68,7 +70,12 @@ async def _decide(desk: Desk, fragment: str, *, approve: bool, usd: float | None
     rows = await desk.db.read(lambda conn: _rows(conn, query))
     if len(rows) != 1:
         fail(f"{'several approvals end' if rows else 'no approval ends'} with {fragment!r}; see: longshore approvals")
-    decided = await decide(desk.db, rows[0].id, approve=approve, decided_by=BY, usd=usd)
+    if rows[0].category == BUDGET:
+        decided = await decide_raise(desk.db, rows[0].id, approve=approve, decided_by=BY, usd=usd)
+    elif usd is not None:
+        fail("--usd is for a budget; this is about a call", 2)
+    else:
+        decided = await decide_call(desk.db, rows[0].id, approve=approve, decided_by=BY)
     for session_id, provider in decided.wakes:
         desk.bells.wake(session_id, provider or desk.settings.default_provider)
     out.print(shown(decided.text), soft_wrap=True)

@@ -1,0 +1,59 @@
+"""Who asks for an action, as the fleet knows it: never what a model says about itself."""
+
+from dataclasses import dataclass, field
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from adapters.policy import Policy
+from adapters.registry import Registry
+from models.people import is_admin
+from workers.opening import OpenedTurn
+from workers.replies import ReplyTo
+
+
+@dataclass(frozen=True)
+class Caller:
+    """A turn that acts. `turn.messages` grows with what joins it, and so do those in whose name it acts."""
+
+    turn: OpenedTurn
+    policy: Policy
+    registry: Registry
+
+    @property
+    def session_id(self) -> str:
+        return self.turn.lease.session_id
+
+    @property
+    def reply_to(self) -> ReplyTo:
+        return ReplyTo.to_last_of(self.session_id, self.turn.messages)
+
+    @property
+    def people(self) -> tuple[str | None, ...]:
+        """All whose messages this turn answers, as user ids; None: one that nobody stands for."""
+        senders = [
+            f"{row.channel_type}:{row.sender_id}" if row.sender_id else None
+            for row in self.turn.messages
+            if row.kind != "system"
+        ]
+        return tuple(dict.fromkeys(senders))
+
+    async def is_admin(self, conn: AsyncConnection, agent_group_id: str | None = None) -> bool:
+        """Whether each of them is an admin of the agent group (its own, unless another is named). One who is not may
+        have talked the agent into it."""
+        group = agent_group_id or self.turn.agent_group_id
+        people = self.people
+        if not people:
+            return False
+        for person in people:
+            if person is None or not await is_admin(conn, person, group):
+                return False
+        return True
+
+
+@dataclass
+class Performed:
+    """What the agent is told, and what to ring for after the commit (`wakes`: session and provider)."""
+
+    text: str
+    deliveries: list[str] = field(default_factory=list)
+    wakes: list[tuple[str, str]] = field(default_factory=list)

@@ -1,0 +1,149 @@
+"""Approvals: what an agent may do only if somebody says so, for exactly one payload, once, and in time.
+
+A risky call writes down what it wants (the whole payload and its hash) and parks. Whoever decides (`longshore approve`,
+later a card) ends the rest; the next attempt at the turn uses the approval up and runs the call. A call that is not
+the one that was approved, to the letter, is refused."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from adapters.contracts import ParkedError
+from adapters.events import ApprovalRequested
+from adapters.redaction import Redactor
+from models.base import AnyRow
+from models.consent import decide_approval, expire_approval, find_approval, put_approval, use_approval
+from models.database import Database
+from models.people import approver_addresses
+from models.sessions import end_rest, find_session
+from workers.actions.caller import Caller
+from workers.bells import Bells
+from workers.ingest import RefusedError
+from workers.journal import Journal
+from workers.notices import notice, store_notices
+
+CATEGORY: Final = "tool"
+SUMMARY_LIMIT: Final = 300
+
+
+def hash_of(payload: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(payload, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace")).hexdigest()
+
+
+class Consent:
+    """The approvals of one turn's risky calls."""
+
+    def __init__(
+        self, db: Database, bells: Bells, journal: Journal, caller: Caller, redactor: Redactor, seconds: float
+    ) -> None:
+        self._db = db
+        self._bells = bells
+        self._journal = journal
+        self._caller = caller
+        self._redactor = redactor
+        self._seconds = seconds
+
+    async def take(self, step_id: str, tool: str, arguments: Mapping[str, Any]) -> str | Literal["used"] | None:
+        """None: approved, and used up by this. A text: why the call must not be made. `used`: an earlier attempt had
+        it. ParkedError: nobody has decided yet."""
+        payload = json.loads(json.dumps({"tool": tool, "arguments": dict(arguments), **self._whose()}, default=str))
+        approval = await self._db.read(lambda conn: find_approval(conn, step_id))
+        if approval is None:
+            await self._ask(step_id, tool, payload)
+            raise ParkedError(f"{tool} waits for approval", self._seconds)
+        if approval.status == "pending" and approval.expires_at > approval.at:
+            left = (approval.expires_at - approval.at).total_seconds()
+            raise ParkedError(f"{tool} waits for approval", max(left, 0.0))
+        match approval.status:
+            case "used":
+                return "used"
+            case "denied":
+                return f"{tool} was not approved: {approval.decided_by} said no. Do not try it in another way."
+            case "approved":
+                return await self._use(approval, tool, payload)
+            case _:
+                await self._db.transact(lambda conn: expire_approval(conn, step_id))
+                return f"{tool} was not approved: nobody decided in time."
+
+    async def _use(self, approval: AnyRow, tool: str, payload: dict[str, Any]) -> str | None:
+        shown = self._redactor.value(payload)
+        if approval.payload_hash != hash_of(payload) or approval.payload != shown:
+            return f"{tool} was not run: this is not the call that was approved. Ask again with a new call."
+
+        async def work(conn: AsyncConnection, _: int) -> None:
+            await use_approval(conn, approval.id)
+
+        await self._journal.write(work, activity=f"tool: {tool}")
+        return None
+
+    def _whose(self) -> dict[str, str]:
+        return {"agent_group": self._caller.turn.folder, "session": self._caller.session_id}
+
+    async def _ask(self, step_id: str, tool: str, payload: dict[str, Any]) -> None:
+        shown = self._redactor.value(payload)
+        words = ", ".join(f"{key}={value}" for key, value in shown["arguments"].items())
+        summary = f"{self._caller.turn.folder} wants {tool}({words})"
+        summary = summary if len(summary) <= SUMMARY_LIMIT else f"{summary[: SUMMARY_LIMIT - 1]}…"
+        places = await self._db.read(lambda conn: approver_addresses(conn, self._caller.turn.agent_group_id))
+        told = f"{summary}. Whole: longshore approvals {step_id[-8:]}; decide: longshore approve {step_id[-8:]} (or deny)"
+        rows = [
+            notice(
+                session_id=self._caller.session_id,
+                seq=0,
+                key=f"{step_id}:approval:{number}",
+                channel_type=channel,
+                platform_id=place,
+                text=told,
+            )
+            for number, (channel, place) in enumerate(places)
+        ]
+        asked = {
+            "id": step_id,
+            "session_id": self._caller.session_id,
+            "turn_id": self._journal.turn_id,
+            "category": CATEGORY,
+            "summary": summary,
+            "risk": "high",
+            "payload": shown,
+            "payload_hash": hash_of(payload),
+        }
+
+        async def work(conn: AsyncConnection, first_seq: int) -> None:
+            await put_approval(conn, self._seconds, **asked)
+            await store_notices(conn, [row | {"seq": first_seq + number} for number, row in enumerate(rows)])
+
+        event = ApprovalRequested(id=step_id, category=CATEGORY, summary=summary, risk="high", context=shown)
+        await self._journal.write(work, activity="awaiting human", messages=len(rows), events=[event])
+        for row in rows:
+            self._bells.deliver(row["id"])
+
+
+@dataclass
+class Decided:
+    """What a decision did, in words, and which sessions to ring for."""
+
+    text: str
+    wakes: list[tuple[str, str | None]] = field(default_factory=list)
+
+
+async def decide_call(db: Database, approval_id: str, *, approve: bool, decided_by: str) -> Decided:
+    """Say yes or no to a risky call. Once; RefusedError says why it cannot be decided."""
+
+    async def work(conn: AsyncConnection) -> Decided:
+        known = await find_approval(conn, approval_id)
+        if known is None:
+            raise RefusedError(f"there is no approval {approval_id!r}")
+        # The session's row first: a worker that is just parking the turn holds it, and looks for decisions under it.
+        await end_rest(conn, known.session_id)
+        if await decide_approval(conn, approval_id, "approved" if approve else "denied", decided_by) is None:
+            raise RefusedError(f"it is already {'expired' if known.status == 'pending' else known.status}")
+        session = await find_session(conn, known.session_id)
+        assert session is not None
+        said = f"{'approved, once' if approve else 'denied'}: {known.summary}"
+        return Decided(said, [(session.id, session.provider or session.group_provider)])
+
+    return await db.transact(work)
