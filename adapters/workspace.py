@@ -139,8 +139,8 @@ class Workspace:
             os.unlink(parts[-1], dir_fd=folder)
 
     def copy_out(self, path: str, target: int | Path, limit: int) -> int:
-        """Copy a plain file to a descriptor, or to a new file that agents cannot reach; returns its size in bytes. One of
-        more than `limit` bytes, also one that grows meanwhile, is refused and leaves no new file."""
+        """Copy a plain file to a descriptor, or to a new file that agents cannot reach; returns its size in bytes. One
+        of more than `limit` bytes, also one that grows meanwhile, is refused and leaves no new file."""
         with self._opened(path) as (source, status):
             if status.st_size > limit:
                 raise WorkspaceError(f"{path!r} has {status.st_size:,} bytes; at most {limit:,} can be sent")
