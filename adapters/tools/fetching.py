@@ -6,6 +6,7 @@ was asked for."""
 import asyncio
 import re
 import secrets
+from contextlib import suppress
 from html.parser import HTMLParser
 from typing import Final
 from urllib.parse import urljoin
@@ -22,17 +23,19 @@ SECONDS: Final = 30.0
 _HTML: Final = frozenset({"text/html", "application/xhtml+xml"})
 _TEXT: Final = re.compile(r"text/.+|application/((.+\+)?(json|xml|yaml)|javascript|x-ndjson|x-yaml|toml|sql)")
 # Only these: a page may name any codec of Python's, and some are slow on purpose-made input.
-_CHARSETS: Final = frozenset(
-    ["big5", "euc-jp", "euc-kr", "gb18030", "gb2312", "gbk", "iso-8859-1", "iso-8859-2", "iso-8859-15", "koi8-r", "shift_jis", "utf-16", "windows-1250", "windows-1251", "windows-1252", "windows-1253", "windows-1254", "windows-1255", "windows-1256"]
+_CHARSETS: Final = re.compile(
+    r"big5|euc-(jp|kr)|gb(18030|2312|k)|iso-8859-(1|2|15)|koi8-r|shift_jis|utf-16|windows-125[0-6]"
 )
 _CHARSET: Final = re.compile(rb"charset=[\"']?([A-Za-z0-9_-]{1,30})")
 # Databases do not keep NUL, and terminals obey some of the others.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 _SKIPPED: Final = frozenset({"head", "script", "style", "template", "noscript", "svg", "iframe"})
-_BLOCKS: Final = frozenset(
-    ["address", "article", "aside", "blockquote", "body", "br", "dd", "div", "dl", "dt", "fieldset", "figcaption", "figure", "footer", "form", "h1", "h2", "h3", "h4", "h5", "h6", "header", "hr", "li", "main", "nav", "ol", "p", "pre", "section", "table", "tr", "ul"]
+_BLOCKS: Final = re.compile(
+    r"address|article|aside|blockquote|body|br|dd|div|dl|dt|fieldset|figcaption|figure|footer|form|h[1-6]|header|hr|li|"
+    r"main|nav|ol|p|pre|section|table|tr|ul"
 )
+_KEPT_SPACE: Final = "\x00"  # stands for a space of a <pre> while the others are folded
 
 
 class FetchArguments(BaseModel):
@@ -85,7 +88,7 @@ def _decoded(body: bytes) -> str:
             return body[: error.start].decode("utf-8-sig")
     named = _CHARSET.search(body[:2048])
     charset = named[1].decode("ascii").lower() if named else ""
-    return body.decode(charset if charset in _CHARSETS else "windows-1252", errors="replace")
+    return body.decode(charset if _CHARSETS.fullmatch(charset) else "windows-1252", errors="replace")
 
 
 def html_to_text(html: str, base: str) -> str:
@@ -94,12 +97,10 @@ def html_to_text(html: str, base: str) -> str:
     The parser is fed once and never closed: what it could not finish is dropped, since going back over it takes
     quadratic time on hostile pages."""
     reader = _Reader(base)
-    try:
+    with suppress(AssertionError):  # html.parser, of declarations nobody should write
         reader.feed(html)
-    except AssertionError:  # html.parser, of declarations nobody should write
-        pass
     lines = (" ".join(line.split()) for line in "".join(reader.parts).split("\n"))
-    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).replace(_KEPT_SPACE, " ").strip()
 
 
 class _Reader(HTMLParser):
@@ -109,15 +110,18 @@ class _Reader(HTMLParser):
         self._base = base
         self._skipping: str | None = None  # the element whose end is waited for
         self._link: str | None = None
+        self._preformatted = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "body":
             self._skipping = None  # heads are often left open
         if self._skipping is not None:
             return
+        if tag == "pre":
+            self._preformatted = True
         if tag in _SKIPPED:
             self._skipping = tag
-        elif tag in _BLOCKS:
+        elif _BLOCKS.fullmatch(tag):
             self.parts.append("\n" if tag in ("br", "li", "tr", "dt", "dd") else "\n\n")
             if tag == "li":
                 self.parts.append("- ")
@@ -135,18 +139,20 @@ class _Reader(HTMLParser):
             self.handle_starttag(tag, attrs)
 
     def handle_endtag(self, tag: str) -> None:
+        if tag == "pre":
+            self._preformatted = False
         if tag == self._skipping:
             self._skipping = None
         elif self._skipping is None and tag == "a" and self._link is not None:
             self.parts.append(f" ({self._link})")
             self._link = None
-        elif self._skipping is None and tag in _BLOCKS:
+        elif self._skipping is None and _BLOCKS.fullmatch(tag):
             self.parts.append("\n")
 
     def handle_data(self, data: str) -> None:
         if self._skipping is None:
-            # Only tags break lines.
-            self.parts.append(data.replace("\n", " "))
+            # Outside of <pre> only tags break lines.
+            self.parts.append(data.replace(" ", _KEPT_SPACE) if self._preformatted else data.replace("\n", " "))
 
     def _address(self, href: str | None) -> str | None:
         if not href or href.startswith("#"):
