@@ -27,13 +27,15 @@ class SandboxLimits:
 
 @dataclass(frozen=True)
 class Command:
-    """`folder` is relative to the workspace. `hosts` are names that may be reached."""
+    """`folder` is relative to the workspace. `hosts` are names that may be reached. `readable` are folders of the host
+    that it may read and run from, at their own paths: where a program lives that is not below /usr."""
 
     argv: tuple[str, ...]
     workspace: Path
     folder: str = "."
     env: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
+    readable: tuple[Path, ...] = ()
     limits: SandboxLimits = SandboxLimits()
 
 

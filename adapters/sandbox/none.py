@@ -1,0 +1,54 @@
+"""No sandbox: programs run as the worker itself does. Only for operators who have said so.
+
+Limits, a clean environment and the end of all children hold as far as a process group goes; nothing is confined, and a
+program that leaves its group (setsid) survives."""
+
+import os
+from contextlib import AsyncExitStack
+
+from adapters.sandbox.disk import Disk
+from adapters.sandbox.launch import check_command, limited, spawn
+from adapters.sandbox.port import Command, Probe
+from adapters.sandbox.process import GroupGrip, Supervised
+
+
+class Unconfined:
+    name = "none"
+    warning = (
+        "Programs of agents run without a sandbox: they can read and change whatever the worker can, keys included, "
+        "and reach every network. Set SANDBOX=bubblewrap or SANDBOX=docker."
+    )
+
+    def __init__(self) -> None:
+        self._disk = Disk()
+
+    async def probe(self) -> Probe:
+        return Probe(True, self.warning)
+
+    async def start(self, command: Command) -> Supervised:
+        """`hosts` and `readable` mean nothing here: everything can be reached."""
+        check_command(command)
+        full = await self._disk.full(command.workspace, command.limits.disk_bytes)
+        env = {"PATH": _path(), "HOME": str(command.workspace), "LANG": "C.UTF-8"} | dict(command.env)
+        argv = limited(command.argv, command.limits, full=full, own=_processes_of_user())
+        transport, pipes = await spawn(argv, env=env, cwd=command.workspace / command.folder)
+        grip = GroupGrip(transport.get_pid())
+        return Supervised(transport, pipes, command, grip, self._disk, AsyncExitStack())
+
+
+def _path() -> str:
+    """Of the worker's environment only where programs are: they are the same machine's."""
+    return os.environ.get("PATH", os.defpath)
+
+
+def _processes_of_user() -> int:
+    """Out here the kernel counts all processes and threads of the user; those there are already must not use up the
+    limit. (For root it counts none, and a fork bomb is held by time and memory alone.)"""
+    uid, count = os.getuid(), 0
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        try:
+            if name.isdigit() and os.stat(f"/proc/{name}").st_uid == uid:
+                count += len(os.listdir(f"/proc/{name}/task"))
+        except OSError:
+            continue
+    return count

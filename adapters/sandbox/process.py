@@ -1,0 +1,209 @@
+"""A program under way and the watch over it: memory, disk, its end. How it is held is the business of a Grip.
+
+Stopping goes in bounded steps (close stdin, wait, TERM, wait, KILL, reap), and goes on to the end even if whoever asked
+for it is cancelled."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from typing import Literal, Protocol
+
+from adapters.sandbox.disk import Disk
+from adapters.sandbox.launch import Pipes
+from adapters.sandbox.memory import children, exceeds, family
+from adapters.sandbox.port import Command
+
+WATCH_SECONDS = 0.25
+# Each step of stopping waits so long for the program to end by itself.
+GRACE_SECONDS = 1.0
+# After KILL; only a process in an uninterruptible state or a container engine that hangs takes longer.
+KILL_SECONDS = 10.0
+
+
+class Grip(Protocol):
+    """How a started program, with all it has started, is held."""
+
+    def pids(self) -> Sequence[int]:
+        """Those whose memory is counted; none if somebody else limits it."""
+
+    async def terminate(self) -> None: ...
+
+    async def kill(self) -> None:
+        """No process of it may survive this."""
+
+    async def gone(self) -> None:
+        """Returns when nothing of it is left, after its first process has ended."""
+
+    def limit_of(self, exit_code: int) -> Literal["memory"] | None:
+        """The limit that somebody else ended it for, as far as its exit code says."""
+
+
+class Supervised:
+    """The SandboxProcess of all sandboxes. `held` is closed when the program is gone."""
+
+    def __init__(
+        self,
+        transport: asyncio.SubprocessTransport,
+        pipes: Pipes,
+        command: Command,
+        grip: Grip,
+        disk: Disk,
+        held: AsyncExitStack,
+    ) -> None:
+        self._transport = transport
+        self._pipes = pipes
+        self._command = command
+        self._grip = grip
+        self._disk = disk
+        self._held = held
+        self._passed: Literal["memory", "disk"] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        assert pipes.stdin is not None
+        assert pipes.stdout is not None
+        assert pipes.stderr is not None
+        self.stdin: asyncio.StreamWriter = pipes.stdin
+        self.stdout: asyncio.StreamReader = pipes.stdout
+        self.stderr: asyncio.StreamReader = pipes.stderr
+        self._watch = asyncio.create_task(self._keep_watch())
+
+    @property
+    def passed(self) -> Literal["memory", "disk"] | None:
+        return self._passed
+
+    async def wait(self) -> int:
+        await asyncio.shield(self._watch)
+        return self._exit_code()
+
+    async def stop(self) -> None:
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop())
+        await asyncio.shield(self._stopping)
+
+    def _exit_code(self) -> int:
+        """Ended by a signal is 128 and the signal's number, as shells say it."""
+        code = self._transport.get_returncode()
+        assert code is not None
+        return code if code >= 0 else 128 - code
+
+    async def _keep_watch(self) -> None:
+        limits, workspace = self._command.limits, self._command.workspace
+        try:
+            while not await self._ended_within(WATCH_SECONDS):
+                pids = self._grip.pids()
+                if exceeds(pids, limits.memory_bytes):
+                    self._passed = "memory"
+                elif await self._disk.exceeds(workspace, limits.disk_bytes, pids):
+                    self._passed = "disk"
+                if self._passed is not None:
+                    break
+        except BaseException:
+            # A program without a watch would have no limits.
+            await self._end_for_good()
+            raise
+        else:
+            if self._passed is not None:
+                await self._end_for_good()
+            await self._grip.gone()
+            if self._passed is None and self._stopping is None:
+                self._passed = self._grip.limit_of(self._exit_code())
+        finally:
+            await self._held.aclose()
+
+    async def _stop(self) -> None:
+        with contextlib.suppress(OSError, RuntimeError):
+            self.stdin.close()
+        if not await self._ended_within(GRACE_SECONDS):
+            await self._grip.terminate()
+            if not await self._ended_within(GRACE_SECONDS):
+                await self._end_for_good()
+        # Its watch reports to wait(); here it only has to be over.
+        await asyncio.wait({self._watch})
+        # What a grandchild outside our reach still holds open must not keep our ends open.
+        self._transport.close()
+
+    async def _end_for_good(self) -> None:
+        await self._grip.kill()
+        if not await self._ended_within(KILL_SECONDS):
+            self._transport.kill()
+            await self._ended_within(KILL_SECONDS)
+
+    async def _ended_within(self, seconds: float) -> bool:
+        await asyncio.wait({self._pipes.exited}, timeout=seconds)
+        return self._pipes.exited.done()
+
+
+class NamespaceGrip:
+    """A pid namespace, held by its pid 1: nothing in it survives that one's end.
+
+    `keeper` is our child, the bwrap that waits outside. A pidfd keeps meaning the same process when numbers are used
+    again."""
+
+    def __init__(self, keeper: int, first: int, held: AsyncExitStack) -> None:
+        self._keeper = keeper
+        self._first = first
+        self._pidfd: int | None = None
+        # Whoever has ended already has nothing to hold.
+        with contextlib.suppress(ProcessLookupError):
+            self._pidfd = os.pidfd_open(first)
+            held.callback(os.close, self._pidfd)
+
+    def pids(self) -> Sequence[int]:
+        return family(self._keeper)
+
+    async def terminate(self) -> None:
+        """To the program, not to pid 1 or bwrap, whose end would be everybody's."""
+        for pid in children(self._first):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+
+    async def kill(self) -> None:
+        if self._pidfd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
+
+    async def gone(self) -> None:
+        """bwrap ends with the program; those it has left behind are killed by the kernel a moment later."""
+        if self._pidfd is None:
+            return
+        loop, over = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._pidfd, over.set)
+        try:
+            async with asyncio.timeout(KILL_SECONDS):
+                await over.wait()
+        except TimeoutError:
+            await self.kill()
+        finally:
+            loop.remove_reader(self._pidfd)
+
+    def limit_of(self, exit_code: int) -> Literal["memory"] | None:
+        return None
+
+
+class GroupGrip:
+    """A process group. Whoever leaves it (setsid) is not held: only for programs that nobody confines."""
+
+    def __init__(self, leader: int) -> None:
+        self._leader = leader
+
+    def pids(self) -> Sequence[int]:
+        return family(self._leader)
+
+    async def terminate(self) -> None:
+        self._signal(signal.SIGTERM)
+
+    async def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+
+    async def gone(self) -> None:
+        """The leader's children may go on in the background; they end with it."""
+        self._signal(signal.SIGKILL)
+
+    def limit_of(self, exit_code: int) -> Literal["memory"] | None:
+        return None
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._leader, number)
