@@ -31,7 +31,9 @@ SUMMARY_LIMIT: Final = 300
 
 
 def hash_of(payload: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(payload, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace")).hexdigest()
+    return hashlib.sha256(
+        json.dumps(payload, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace")
+    ).hexdigest()
 
 
 class Consent:
@@ -89,7 +91,9 @@ class Consent:
         summary = f"{self._caller.turn.folder} wants {tool}({words})"
         summary = summary if len(summary) <= SUMMARY_LIMIT else f"{summary[: SUMMARY_LIMIT - 1]}…"
         places = await self._db.read(lambda conn: approver_addresses(conn, self._caller.turn.agent_group_id))
-        told = f"{summary}. Whole: longshore approvals {step_id[-8:]}; decide: longshore approve {step_id[-8:]} (or deny)"
+        told = (
+            f"{summary}. Whole: longshore approvals {step_id[-8:]}; decide: longshore approve {step_id[-8:]} (or deny)"
+        )
         rows = [
             notice(
                 session_id=self._caller.session_id,

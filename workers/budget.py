@@ -1,7 +1,7 @@
 """Keeping to a budget: money is held before a model call and settled after it. At the limit the turn is parked and
 those who decide for the agent are asked; their yes (or the next day) lets it go on."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 

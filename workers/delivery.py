@@ -157,8 +157,12 @@ async def _hand_over(runtime: Runtime, channel: Channel, row: AnyRow) -> Receipt
     if operation is None:
         if not row.content.get("outbox"):
             return await channel.deliver(message)
-        files = await asyncio.to_thread(runtime.outbox.files, row.id)
         content = {key: value for key, value in row.content.items() if key != "outbox"}
+        if not channel.capabilities.files:
+            names = ", ".join(str(file["name"]) for file in content["files"])
+            content["text"] = f"{content['text']}\n[{names}: files cannot be sent here]".strip()
+            return await channel.deliver(replace(message, content=content))
+        files = await asyncio.to_thread(runtime.outbox.files, row.id)
         return await channel.deliver(replace(message, content=content, files=files))
     target = await runtime.db.read(lambda conn: platform_message_id(conn, row.session_id, row.content["message"]))
     try:

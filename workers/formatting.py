@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 from xml.sax.saxutils import escape, quoteattr
@@ -24,9 +24,9 @@ class Asked(Protocol):
 _CHATS = ("chat", "chat-sdk")
 
 
-def format_prompt(messages: Sequence[Asked]) -> str:
+def format_prompt(messages: Sequence[Asked], notes: Mapping[int, Sequence[str]] | None = None) -> str:
     """All messages of a turn as one text. Neighbouring chat messages share a <messages> block; every other kind is a
-    section under its own heading."""
+    section under its own heading. `notes` say, by a message's number, what became of its attachments."""
     sections: list[str] = []
     chats: list[str] = []
 
@@ -37,7 +37,7 @@ def format_prompt(messages: Sequence[Asked]) -> str:
 
     for message in messages:
         if message.kind in _CHATS:
-            chats.append(_chat(message))
+            chats.append(_chat(message, (notes or {}).get(message.seq)))
             continue
         close_chats()
         sections.append(_section(message))
@@ -57,14 +57,17 @@ def plain_text(message: Asked) -> str:
             return _json(content)
 
 
-def _chat(message: Asked) -> str:
+def _chat(message: Asked, notes: Sequence[str] | None) -> str:
     content = message.content
     author = content.get("author")
     sender = content.get("sender") or (author.get("name") if isinstance(author, dict) else None) or "someone"
     head = f"<message id={_attribute(message.seq)} sender={_attribute(sender)} time={_attribute(_time(message))}>"
     attachments = content.get("attachments")
     lines = [escape(_clean(str(content.get("text") or "")))]
-    lines += [_attachment(attachment) for attachment in attachments] if isinstance(attachments, list) else []
+    if notes is not None:
+        lines += [escape(_one_line(note)) for note in notes]
+    elif isinstance(attachments, list):
+        lines += [_attachment(attachment) for attachment in attachments]
     return head + "\n".join(lines) + "</message>"
 
 

@@ -24,6 +24,7 @@ from models.turns import Step, count_steps, finish_step, steps_of_turn
 from models.upsert import insert_ignoring
 from workers.formatting import format_prompt
 from workers.journal import Journal
+from workers.media import Media
 from workers.notebook import Opened, remembered
 
 if TYPE_CHECKING:
@@ -60,13 +61,16 @@ async def recall(
 
 
 class ModelJournal:
-    def __init__(self, journal: Journal, turn: "OpenedTurn", user_id: str | None, *, budgeted: bool) -> None:
+    def __init__(
+        self, journal: Journal, turn: "OpenedTurn", user_id: str | None, media: Media, *, budgeted: bool
+    ) -> None:
         """`turn.messages` grows with what joins it. `user_id`: whose request this is, and who is charged."""
         recalled = turn.recalled
         assert recalled is not None
         assert turn.model is not None
         self.history = recalled.history
         self._journal = journal
+        self._media = media
         self._steps = recalled.steps
         self._messages = turn.messages
         self._model = turn.model
@@ -128,6 +132,7 @@ class ModelJournal:
         await self._journal.write(work, activity="calling model")
         self._unwritten = []
         if joined:
+            await self._media.prepare(joined)
             self._messages += joined
             self._journal.add(MessagesJoined(messages=tuple(row.seq for row in joined)))
         return Opened(self._joined(asked))
@@ -204,8 +209,9 @@ class ModelJournal:
     def _joined(self, asked: dict[str, Any]) -> tuple[Item, ...]:
         wanted = set(asked.get("messages", ()))
         rows = [message for message in self._messages if message.seq in wanted]
-        said = [format_prompt(rows)] if rows else []
-        return tuple(Said("user", text) for text in [*said, *asked.get("pushed", ())])
+        said = [format_prompt(rows, self._media.notes)] if rows else []
+        words = [Said("user", text) for text in [*said, *asked.get("pushed", ())]]
+        return (*self._media.shown(rows), *words)
 
 
 def _intent(turn_id: str, number: int, model: str, messages: list[int], pushed: Sequence[str] = ()) -> dict[str, Any]:

@@ -5,7 +5,7 @@ through what earlier ones had finished and goes on behind it. A `Gate` says when
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from typing import Final, Protocol
@@ -26,7 +26,7 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.model_port import ModelFacts, ModelProvider, ModelReply, ModelRequest
-from adapters.transcript import Called, Item, ReplyItem, Returned, Said
+from adapters.transcript import Called, Item, ReplyItem, Returned, Said, Shown
 from workers.compaction import Compactor
 from workers.context import estimate, shrink
 from workers.notebook import Notebook, Opened, remembered
@@ -79,14 +79,17 @@ class ToolLoop:
         gate: Gate | None = None,
         compactor: Compactor | None = None,
         alive: Callable[[], None] = lambda: None,
+        load: Callable[[tuple[Item, ...]], Awaitable[tuple[Item, ...]]] | None = None,
     ) -> None:
-        """`alive` is called whenever the model gives a sign of life, also one that shows nothing."""
+        """`alive` is called whenever the model gives a sign of life, also one that shows nothing. `load` fills in what
+        is shown (pictures) for the time of one call: it is large, and never kept."""
         self._provider = provider
         self._given = given
         self._notebook = notebook
         self._gate = gate or OpenGate()
         self._compactor = compactor
         self._alive = alive
+        self._load = load
         self._model = given.model or provider.default_model
         self._facts = provider.facts(self._model, given.options)
         self._max_tokens = int(given.options.get("max_tokens", DEFAULT_MAX_TOKENS))
@@ -267,6 +270,8 @@ class ToolLoop:
         thought = ""
         unshown = ""
         shown_at = 0.0
+        if self._load is not None and any(isinstance(item, Shown) for item in request.items):
+            request = replace(request, items=await self._load(request.items))
         async with aclosing(self._provider.stream(request)) as stream:
             async for piece in self._pieces(stream):
                 self._alive()

@@ -30,6 +30,7 @@ from workers.gate import FleetGate
 from workers.ingest import record_rejection
 from workers.journal import Journal
 from workers.loop import Stop, current_job
+from workers.media import Media
 from workers.model_journal import ModelJournal
 from workers.opening import Elsewhere, NoSuchSession, NothingToDo, OpenedTurn, open_next
 from workers.replies import ReplyTo
@@ -38,6 +39,7 @@ from workers.system_prompt import system_prompt
 from workers.tool_loop import ToolLoop
 from workers.toolbox import Equipment, JournaledToolBox
 from workers.toolset import tools_of
+from workers.typing import Typing
 from workers.verdicts import Failure
 from workers.watchdog import SilenceError, Watchdog
 
@@ -134,7 +136,7 @@ class _Attempt:
         parked: ParkedError | None = None
         other: Choice | None = None
         try:
-            failure = await self._judge(await self._ask_provider()) if self._turn.verdict is None else self._verdict()
+            failure = await self._attempt() if self._turn.verdict is None else self._verdict()
             if failure is not None:
                 other = await self._other()
             await self._journal.close()
@@ -157,6 +159,10 @@ class _Attempt:
             log.exception("turn.not_stored", turn=self._turn.id)
             why = f"its answer could not be stored ({type(error).__name__})"
             return await self._ending.fail(Failure(ErrorClass.INTERNAL, why, retryable=False))
+
+    async def _attempt(self) -> Failure | None:
+        async with Typing(self._runtime, ReplyTo.to_last_of(self._turn.lease.session_id, self._turn.messages)):
+            return await self._judge(await self._ask_provider())
 
     async def _complete(self) -> Ended:
         heard = self._heard
@@ -233,8 +239,10 @@ class _Attempt:
 
     async def _start(self, provider: AnyProvider) -> Query:
         turn, runtime = self._turn, self._runtime
-        self._prompt = format_prompt(turn.messages)
         workspace = await runtime.workspace(turn.folder)
+        media = Media(workspace, runtime.web, provider.manifest.capabilities)
+        await media.prepare(turn.messages)
+        self._prompt = format_prompt(turn.messages, media.notes)
         reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
         tools = self._tools = await self._make_tools(workspace)
         given = QueryInput(
@@ -252,7 +260,7 @@ class _Attempt:
             return provider.query(given)
         prompt = await system_prompt(runtime.settings.workspace_root, turn.folder, turn.name, tools.specs)
         budgeted = bool(limits_of(turn.config, reply_to.sender_id))
-        self._notebook = ModelJournal(self._journal, turn, reply_to.sender_id, budgeted=budgeted)
+        self._notebook = ModelJournal(self._journal, turn, reply_to.sender_id, media, budgeted=budgeted)
         self._purse = Purse(runtime.db, self._journal, turn, reply_to.sender_id)
         self._loop = ToolLoop(
             provider,
@@ -261,6 +269,7 @@ class _Attempt:
             FleetGate(provider, runtime.breaker, runtime.governor, self._purse, self._notebook),
             Compactor(workspace),
             self._watchdog.alive,
+            media.load,
         )
         return self._loop
 

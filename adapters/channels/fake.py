@@ -24,9 +24,10 @@ class FakeChannel:
 
     def __init__(self, *, idempotent: bool = True) -> None:
         self.capabilities = ChannelCapabilities(
-            idempotent=idempotent, edits=True, reactions=True, typing=True, direct_messages=True
+            idempotent=idempotent, edits=True, reactions=True, typing=True, files=True, direct_messages=True
         )
         self.shown: list[OutboundMessage] = []
+        self.files: dict[str, bytes] = {}  # by name
         self.reactions: list[tuple[str, str]] = []
         self.typing: set[str] = set()
         self.failures: list[DeliveryError] = []  # each is raised once, in order
@@ -65,6 +66,7 @@ class FakeChannel:
             raise failure
         if message.idempotency_key not in self._receipts or not self.capabilities.idempotent:
             self.shown.append(message)
+            self.files |= {file.name: file.path.read_bytes() for file in message.files}
             self._receipts[message.idempotency_key] = Receipt(platform_message_id=f"m{len(self.shown)}")
         if failure is not None:
             raise failure

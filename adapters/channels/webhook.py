@@ -3,6 +3,8 @@
 LONGSHORE_WEBHOOKS='{"crm": {"url": "https://…", "secret": "…"}}' names them; a message's platform id is such a name,
 never an address, so nobody can make the fleet call where they like."""
 
+import asyncio
+import base64
 import json
 import math
 import os
@@ -45,6 +47,7 @@ class _InboundBody(BaseModel):
     text: str
     thread: str | None = None
     sender: str | None = None
+    attachments: list[dict[str, Any]] = Field(default_factory=list)  # name, and url or data (base64)
 
 
 _ENDPOINTS = TypeAdapter(dict[str, Endpoint])
@@ -53,7 +56,7 @@ _ENDPOINTS = TypeAdapter(dict[str, Endpoint])
 class WebhookChannel:
     channel_type = "webhook"
     # The receiver is given the key and is asked to drop what it has seen.
-    capabilities = ChannelCapabilities(idempotent=True, max_text=1_000_000)
+    capabilities = ChannelCapabilities(idempotent=True, files=True, max_text=1_000_000)
 
     def __init__(self, endpoints: Mapping[str, Endpoint] | None = None) -> None:
         self._endpoints = dict(endpoints) if endpoints is not None else _endpoints_from_environment()
@@ -79,7 +82,7 @@ class WebhookChannel:
                 thread_id=body.thread,
                 sender_id=body.sender,
                 sender_name=body.sender,
-                content={"text": body.text},
+                content={"text": body.text} | ({"attachments": body.attachments} if body.attachments else {}),
             )
         ]
 
@@ -91,14 +94,15 @@ class WebhookChannel:
         endpoint = self._endpoints.get(name)
         if endpoint is None:
             raise DeliveryError(f"{VARIABLE} has no endpoint {name!r}", retryable=False)
-        body = json.dumps(
-            {
-                "id": message.idempotency_key,
-                "kind": message.kind,
-                "thread": message.destination.thread_id,
-                "content": message.content,
-            }
-        ).encode()
+        said = {
+            "id": message.idempotency_key,
+            "kind": message.kind,
+            "thread": message.destination.thread_id,
+            "content": message.content,
+        }
+        if message.files:
+            said["files"] = await asyncio.to_thread(_files, message)
+        body = json.dumps(said).encode()
         headers = {
             "content-type": "application/json",
             "idempotency-key": message.idempotency_key,
@@ -150,6 +154,18 @@ def _endpoints_from_environment() -> dict[str, Endpoint]:
         first = error.errors()[0]
         # Values may be secrets: only the place and the complaint are shown.
         raise ChannelError(f"{VARIABLE} at {'.'.join(map(str, first['loc'])) or 'top'}: {first['msg']}") from None
+
+
+def _files(message: OutboundMessage) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": file.name,
+            "media_type": file.media_type,
+            "size": file.size,
+            "data": base64.b64encode(file.path.read_bytes()).decode(),
+        }
+        for file in message.files
+    ]
 
 
 async def _drain(response: httpx2.Response) -> None:

@@ -178,6 +178,6 @@ async def _die_after_sending(fleet: Fleet, channel: FakeChannel) -> None:
     claimed = await delivery._claim(fleet.runtime, first.id)
     assert claimed is not None
     row, _ = claimed
-    await channel.deliver(delivery._outbound(row))
+    await delivery._hand_over(fleet.runtime, channel, row)
     await fleet.execute(update(MessageOut).where(MessageOut.id == row.id).values(claim_expires_at=now(-1)))
     await fleet.execute(update(MessageOut).values(rung_at=now(-60)))

@@ -9,10 +9,11 @@ import pytest
 from pydantic import BaseModel
 from sqlalchemy import update
 
-from adapters.contracts import QueryInput, Tool, ToolContext
+from adapters.contracts import QueryInput
 from adapters.events import ProviderEvent
 from adapters.providers.scripted import ScriptedProvider, ScriptedQuery
 from adapters.registry import Drivers, Registry
+from adapters.tool_port import Tool, ToolContext
 from models import MessageIn, MessagingGroup, Session, Step, User, UserDm, UserRole
 from models.base import new_id, now
 from models.lookup import revive

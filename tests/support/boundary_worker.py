@@ -29,12 +29,13 @@ from pydantic import BaseModel
 
 import models.database
 import workers.toolbox
-from adapters.contracts import Tool, ToolContext, ToolOutcome
+from adapters.contracts import ToolOutcome
 from adapters.events import TextDelta, Thinking
 from adapters.model_port import ModelProvider, ModelReply, ModelRequest
 from adapters.providers.anthropic import AnthropicProvider
 from adapters.providers.openai import OpenAIProvider
 from adapters.registry import AnyProvider, Drivers, Registry
+from adapters.tool_port import Tool, ToolContext
 from models.database import Database
 from tests.support.boundary_marks import (
     AFTER_COMMIT,

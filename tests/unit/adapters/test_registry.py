@@ -7,10 +7,11 @@ import pytest
 
 from adapters import registry
 from adapters.channels.fake import FakeChannel
-from adapters.contracts import Channel, Provider, Tool
+from adapters.contracts import Channel, Provider
 from adapters.errors import BrokenDriverError, UnknownDriverError
 from adapters.providers.scripted import ScriptedProvider
 from adapters.registry import Drivers, Registry
+from adapters.tool_port import Tool
 from adapters.tools.clock import CLOCK
 
 

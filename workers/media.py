@@ -1,0 +1,151 @@
+"""What people attach to their messages: fetched safely, kept in the agent's folder, shown to models that can see.
+
+Everything about an attachment is hostile: its address, its name, the type it claims. A file's type is what its first
+bytes say. What cannot be fetched is told to the agent in words, and the turn goes on. A later attempt finds what an
+earlier one has saved, so that the same messages make the same prompt."""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from adapters.contracts import Capabilities
+from adapters.errors import ToolError, WebError, WorkspaceError
+from adapters.media_types import native_kind, sniff
+from adapters.transcript import Item, Shown
+from adapters.web import Web
+from adapters.workspace import INSIDE, Workspace
+from models.base import AnyRow
+
+FOLDER: Final = "downloads"
+MAX_BYTES: Final = 20 << 20
+MAX_ATTACHMENTS: Final = 20
+SECONDS: Final = 30.0
+# Models refuse requests beyond some 30 MB: pictures of long ago are left out first.
+MAX_SHOWN_BYTES: Final = 20 << 20
+_ROW_ID: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+
+@dataclass(frozen=True)
+class Attached:
+    """One attachment: where it lies, or why it does not. `kind` is as what it can be shown."""
+
+    name: str
+    path: str = ""
+    media_type: str = "application/octet-stream"
+    kind: Literal["image", "pdf", "file"] = "file"
+    problem: str = ""
+
+    @property
+    def note(self) -> str:
+        what = f"{self.kind}: {self.name}"
+        return (
+            f"[{what} - not available: {self.problem}]" if self.problem else f"[{what} - file available at: {self.at}]"
+        )
+
+    @property
+    def at(self) -> str:
+        return f"{INSIDE}/{self.path}"
+
+
+class Media:
+    """The attachments of one turn's messages."""
+
+    def __init__(self, workspace: Workspace, web: Web, capabilities: Capabilities) -> None:
+        self._workspace = workspace
+        self._web = web
+        self._sees = {kind for kind, can in (("image", capabilities.images), ("pdf", capabilities.pdfs)) if can}
+        self._attached: dict[int, tuple[Attached, ...]] = {}
+
+    async def prepare(self, messages: Sequence[AnyRow]) -> None:
+        """Fetch what is attached to these. Never fails: what went wrong is in the notes."""
+        new = [(row, given) for row in messages if row.seq not in self._attached and (given := _attachments(row))]
+        for row, given in new:
+            self._attached[row.seq] = tuple(
+                await asyncio.gather(*(self._save(row.id, number, one) for number, one in enumerate(given, 1)))
+            )
+
+    @property
+    def notes(self) -> Mapping[int, Sequence[str]]:
+        """What the prompt says of each message's attachments, by the message's number."""
+        return {seq: [attached.note for attached in several] for seq, several in self._attached.items()}
+
+    def shown(self, messages: Sequence[AnyRow]) -> list[Shown]:
+        """What a model that can see is given of these, besides the words."""
+        several = (attached for row in messages for attached in self._attached.get(row.seq, ()))
+        return [Shown(one.media_type, one.path, one.name) for one in several if one.kind in self._sees]
+
+    async def load(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """The items for one request, with what is shown filled in, the newest first while there is room. What is gone,
+        or is not what it was, is left as its name."""
+        left = MAX_SHOWN_BYTES
+        loaded = list(items)
+        for position in range(len(loaded) - 1, -1, -1):
+            item = loaded[position]
+            if isinstance(item, Shown) and _kind(item.media_type) in self._sees and left > 0:
+                data = await asyncio.to_thread(self._read, item, left)
+                left -= len(data)
+                loaded[position] = replace(item, data=base64.b64encode(data).decode())
+        return tuple(loaded)
+
+    def _read(self, item: Shown, left: int) -> bytes:
+        try:
+            data = self._workspace.read(item.path, limit=left + 1)
+        except WorkspaceError:
+            return b""
+        return data if len(data) <= left and sniff(data) == item.media_type and native_kind(data) else b""
+
+    async def _save(self, row_id: str, number: int, given: dict[str, Any]) -> Attached:
+        name = _name(given, number)
+        folder = row_id if _ROW_ID.fullmatch(row_id) else hashlib.sha256(row_id.encode()).hexdigest()[:32]
+        path = f"{FOLDER}/{folder}/{number}-{name}"
+        try:
+            data = await asyncio.to_thread(self._saved, path)
+            if data is None:
+                data = await self._fetch(given)
+                await asyncio.to_thread(self._workspace.write, path, data)
+        except ToolError as error:
+            return Attached(name, problem=str(error))
+        return Attached(name, path, sniff(data) or "application/octet-stream", native_kind(data) or "file")
+
+    def _saved(self, path: str) -> bytes | None:
+        try:
+            return self._workspace.read(path, limit=MAX_BYTES)
+        except WorkspaceError:
+            return None
+
+    async def _fetch(self, given: dict[str, Any]) -> bytes:
+        if isinstance(given.get("data"), str):
+            try:
+                return base64.b64decode(given["data"], validate=True)
+            except (binascii.Error, ValueError):
+                raise WebError("its data is not base64") from None
+        if not isinstance(given.get("url"), str):
+            raise WebError("it has neither an address nor data")
+        fetched = await self._web.get(given["url"], max_bytes=MAX_BYTES, seconds=SECONDS)
+        if fetched.status >= 400:
+            raise WebError(f"the server answered {fetched.status}")
+        if fetched.cut:
+            raise WebError(f"it is larger than {MAX_BYTES >> 20} MB")
+        return fetched.body
+
+
+def _attachments(row: AnyRow) -> list[dict[str, Any]]:
+    given = row.content.get("attachments") if row.kind in ("chat", "chat-sdk") else None
+    several = [one for one in given if isinstance(one, dict)] if isinstance(given, list) else []
+    return several[:MAX_ATTACHMENTS]
+
+
+def _name(given: dict[str, Any], number: int) -> str:
+    """A name that is only a name, whatever was claimed."""
+    claimed = str(given.get("name") or given.get("filename") or f"attachment{number}")
+    plain = re.sub(r"[^\w. ()+-]", "_", re.split(r"[/\\]", claimed)[-1]).strip(". ")
+    return plain[-80:].lstrip(". ") or f"attachment{number}"
+
+
+def _kind(media_type: str) -> str:
+    return "pdf" if media_type == "application/pdf" else "image" if media_type.startswith("image/") else "file"

@@ -1,0 +1,66 @@
+"""Showing that an agent is at work: the platform's typing sign, refreshed while a turn runs and taken away at its end.
+
+A kindness, not a duty: whatever goes wrong with it, the turn does not notice."""
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from adapters.contracts import Channel, Destination
+from adapters.errors import AdapterError
+from workers.replies import ReplyTo
+from workers.runtime import Runtime
+
+log = structlog.get_logger()
+
+# Platforms take the sign away after five seconds or so.
+REFRESH_SECONDS: Final = 4.0
+PATIENCE_SECONDS: Final = 3.0
+# The end of a turn does not wait for a platform to take the sign away; the loop keeps only weak references.
+_CLEARING: Final[set[asyncio.Task[None]]] = set()
+
+
+class Typing:
+    """`async with` around a turn."""
+
+    def __init__(self, runtime: Runtime, to: ReplyTo) -> None:
+        self._destination = Destination(to.platform_id, to.thread_id)
+        self._channel: Channel | None = None
+        self._task: asyncio.Task[None] | None = None
+        with suppress(AdapterError):
+            channel = runtime.registry.channels.get(to.channel_type)
+            self._channel = channel if channel.capabilities.typing else None
+
+    async def __aenter__(self) -> None:
+        if self._channel is not None:
+            self._task = asyncio.create_task(self._refresh(self._channel))
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is None or self._channel is None:
+            return
+        self._task.cancel()
+        clearing = asyncio.create_task(self._clear(self._task, self._channel))
+        _CLEARING.add(clearing)
+        clearing.add_done_callback(_CLEARING.discard)
+
+    async def _clear(self, shown: asyncio.Task[None], channel: Channel) -> None:
+        await asyncio.gather(shown, return_exceptions=True)
+        await self._show(channel, on=False)
+
+    async def _refresh(self, channel: Channel) -> None:
+        shown = True
+        while shown:
+            shown = await self._show(channel, on=True)
+            await asyncio.sleep(REFRESH_SECONDS)
+
+    async def _show(self, channel: Channel, *, on: bool) -> bool:
+        """False: it did not work, and is not tried again."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await channel.show_typing(self._destination, on=on)
+        except Exception as error:  # see above  # noqa: BLE001
+            log.debug("typing.not_shown", channel=channel.channel_type, error=type(error).__name__)
+            return False
+        return True
