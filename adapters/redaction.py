@@ -271,8 +271,7 @@ _ALNUM: Final = r"[A-Za-z0-9]"
 _WIDE: Final = r"[A-Za-z0-9._~+/=-]"
 # Not after a letter, a digit or a hyphen, unless that is the end of an escaped character.
 _BOUNDARY: Final = r"(?:(?<![A-Za-z0-9_-])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f]{2}))"
-_DIGIT_SOON: Final = r"(?=[A-Za-z._~+/=-]{0,63}[0-9])"
-_SEEN_ENOUGH: Final = 80  # whether a digit comes soon is known by then
+_SEEN_ENOUGH: Final = 64  # a digit comes within so many characters of a secret, or it is a long word
 
 
 def _literal(word: str) -> list[_Part]:
@@ -295,10 +294,12 @@ def _beginning(parts: list[_Part]) -> str:
 
 
 def _shape(start: str, *parts: _Part, boundary: str = "", digit: bool = False, until: str = "") -> _Shape:
-    """A secret that begins with `start` and goes on as its last part does, or up to `until`."""
+    """A secret that begins with `start` and goes on as its last part does, or up to `until`. `digit`: without one it
+    is a word."""
     all_parts = [*_literal(start), *parts]
     kind, least, _ = parts[-1]
-    full = "".join(map(_counted, all_parts[:-1])) + (_DIGIT_SOON if digit else "") + _counted(parts[-1])
+    digit_soon = f"(?={kind.replace('0-9', '')}{{0,{_SEEN_ENOUGH - 1}}}[0-9])" if digit else ""
+    full = "".join(map(_counted, all_parts[:-1])) + digit_soon + _counted(parts[-1])
     partial = _beginning([*all_parts[:-1], (kind, least, _SEEN_ENOUGH) if digit else parts[-1]])
     return _Shape(
         start,

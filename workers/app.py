@@ -20,7 +20,7 @@ from models.errors import DatabaseDownError, StoreError
 from scheduler.beat import beat_schedule
 from workers.bells import CeleryBells, agent_queue
 from workers.broker import mend_broker
-from workers.logs import QuietSweeps, configure_logs
+from workers.logs import QuietSweeps, configure_logs, hide_secrets
 from workers.loop import Stop, StoppedError, process_loop
 from workers.runtime import Node, Runtime
 from workers.settings import Settings, SettingsError, load_settings, require_broker
@@ -151,6 +151,7 @@ def _logs(loglevel: int | str | None = None, **_: Any) -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s %(message)s", level=settings.log_level.upper())
     for handler in logging.getLogger().handlers:
         handler.addFilter(QuietSweeps())
+        hide_secrets(handler)
 
 
 @signals.worker_init.connect
