@@ -5,6 +5,7 @@ token, takes the row's lock until the commit, and hands out the numbers for mess
 lease gets LeaseLostError and can write nothing. What locks a session's row and rows of its messages
 locks the session's first."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -24,6 +25,7 @@ from sqlalchemy import (
     bindparam,
     case,
     func,
+    insert,
     or_,
     select,
     text,
@@ -363,6 +365,80 @@ async def renew(conn: AsyncConnection, owner: str, session_ids: list[str], lease
         .returning(_table.c.id, _table.c.woken_at)
     )
     return {row.id: row.woken_at is not None for row in (await conn.execute(statement)).all()}
+
+
+async def succeed(conn: AsyncConnection, session_id: str) -> str | None:
+    """Close a session and make the next one of its conversation; returns its id. None: it was closed already.
+
+    For whoever holds the session's row (`release` was the first statement): a message that is being accepted meanwhile
+    was admitted before and is among those that `move_waiting` takes along, or waits for the row and then finds the new
+    session."""
+    closing = (
+        update(_table)
+        .where(Session.id == session_id, Session.status == "active")
+        .values(status="closed", woken_at=None, activity=None, activity_since=now())
+        .returning(
+            _table.c.agent_group_id,
+            _table.c.messaging_group_id,
+            _table.c.thread_id,
+            _table.c.provider,
+            _table.c.model,
+        )
+    )
+    closed = (await conn.execute(closing)).one_or_none()
+    if closed is None:
+        return None
+    new = new_id()
+    await conn.execute(insert(Session).values(id=new, **closed._mapping))
+    return new
+
+
+async def move_waiting(conn: AsyncConnection, old: str, new: str) -> None:
+    """Messages that no turn has taken go to a new session that has none yet, numbered from 1 in their order."""
+    waiting = (
+        select(MessageIn.id, func.row_number().over(order_by=MessageIn.seq).label("number"))
+        .where(MessageIn.session_id == old, MessageIn.status.in_(["pending", "paused"]))
+        .subquery()
+    )
+    inbox = cast(Table, MessageIn.__table__)
+    await conn.execute(
+        update(inbox).where(inbox.c.id == waiting.c.id).values(session_id=new, seq=waiting.c.number, turn_id=None)
+    )
+    moved = select(func.count()).where(MessageIn.session_id == new).scalar_subquery()
+    await conn.execute(update(_table).where(Session.id == new).values(message_seq=moved))
+
+
+async def mark_if_due(conn: AsyncConnection, session_id: str) -> bool:
+    """Set the mark of a session that has something to do now. Whoever calls this rings then."""
+    due = _DUE.where(MessageIn.wakes).exists()
+    statement = update(_table).where(Session.id == given("session"), due).values(woken_at=now())
+    return (await conn.execute(statement.returning(_table.c.id), values(session=session_id))).one_or_none() is not None
+
+
+async def sessions_of(conn: AsyncConnection, folders: Collection[str] | None, limit: int) -> list[AnyRow]:
+    """Sessions of some agents (None: of all), the most recently active first."""
+    query = (
+        select(Session.__table__, AgentGroup.folder)
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+        .order_by(Session.last_active.desc(), Session.id)
+        .limit(limit)
+    )
+    if folders is not None:
+        query = query.where(AgentGroup.folder.in_(folders))
+    return list((await conn.execute(query)).all())
+
+
+async def sessions_named(conn: AsyncConnection, folders: Collection[str] | None, handle: str) -> list[AnyRow]:
+    """Sessions of some agents (None: of all) that an id, or the end of one, may mean. Two are enough to be unsure."""
+    query = (
+        select(Session.__table__, AgentGroup.folder)
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+        .where(or_(Session.id == handle, Session.id.endswith(handle, autoescape=True)))
+        .limit(2)
+    )
+    if folders is not None:
+        query = query.where(AgentGroup.folder.in_(folders))
+    return list((await conn.execute(query)).all())
 
 
 _group = select(_table.c.agent_group_id).where(Session.id == given("session")).scalar_subquery()

@@ -23,6 +23,7 @@ from models.outbox import MessageOut, has_left
 from models.people import owner_addresses
 from models.sessions import end_rest, release
 from models.turns import Turn, complete_turn, set_turn
+from workers.actions.sessions import begin_anew
 from workers.failover import Choice
 from workers.journal import Journal, count_lasting
 from workers.notices import notice, owner_notices, store_notices
@@ -46,11 +47,13 @@ Write = Callable[[AsyncConnection], Awaitable[None]]
 
 @dataclass
 class Ended:
-    """What to ring for after the commit. `provider`: on whose queue, if it is another's now."""
+    """What to ring for after the commit. `provider`: on whose queue, if it is another's now; `session_id`: the session
+    to wake, if the conversation goes on in another."""
 
     status: str
     wake: bool = False
     provider: str | None = None
+    session_id: str | None = None
     deliveries: list[str] = field(default_factory=list)
 
 
@@ -73,8 +76,11 @@ class Ending:
         usage: list[UsageReport],
         continuation: str | None,
         also: Write | None = None,
+        *,
+        reset: bool = False,
     ) -> Ended:
-        """Answers, usage, transcript (`said`) and `completed`, all or nothing; and what else belongs to it (`also`)."""
+        """Answers, usage, transcript (`said`) and `completed`, all or nothing; and what else belongs to it (`also`).
+        `reset`: the agent wants the conversation to begin anew."""
         turn = self._turn
         texts = [result.text for result in results if result.text.strip()]
         outbound = [
@@ -104,8 +110,12 @@ class Ending:
                 await also(conn)
             if turn.attempt > 1:  # an earlier one may have held money that nobody settles now
                 await release_reservations(conn, turn.id)
+            anew = await begin_anew(conn, turn.lease.session_id) if reset else None
             stored = await self._journal.store(conn, events, released.event_seq)
-            return Ended("completed", released.more, deliveries=[row["id"] for row in outbound]), stored
+            ended = Ended("completed", released.more, deliveries=[row["id"] for row in outbound])
+            if anew is not None:
+                ended.wake, ended.session_id = anew.due, anew.session_id
+            return ended, stored
 
         return await self._commit(work)
 

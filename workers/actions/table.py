@@ -6,8 +6,21 @@ from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.actions import Action, AddReaction, EditMessage, Send, SendToAgent
-from workers.actions import messages
+from adapters.actions import (
+    Action,
+    AddReaction,
+    ChangeTask,
+    EditMessage,
+    ListSessions,
+    ListTasks,
+    ReadSession,
+    RegisterAgentGroup,
+    ResetSession,
+    ScheduleTask,
+    Send,
+    SendToAgent,
+)
+from workers.actions import groups, messages, sessions, tasks
 from workers.actions.caller import Caller, Performed
 
 # Connection, caller, action, the step it belongs to, and the message number taken for it (if it needs one).
@@ -18,13 +31,21 @@ _PERFORMERS: Final[dict[type[Any], Performer]] = {
     EditMessage: messages.edit,
     AddReaction: messages.react,
     SendToAgent: messages.send_to_agent,
+    ScheduleTask: tasks.schedule,
+    ListTasks: tasks.list_tasks,
+    ChangeTask: tasks.change,
+    RegisterAgentGroup: groups.register,
+    ResetSession: sessions.reset,
+    ListSessions: sessions.list_sessions,
+    ReadSession: sessions.read_session,
 }
-_SENDS: Final = (Send, EditMessage, AddReaction, SendToAgent)
+# A task is a message too: one to the agent's own session.
+_NUMBERED: Final = (Send, EditMessage, AddReaction, SendToAgent, ScheduleTask)
 
 
 def numbers_for(action: Action) -> int:
     """How many message numbers it takes."""
-    return 1 if isinstance(action, _SENDS) else 0
+    return 1 if isinstance(action, _NUMBERED) else 0
 
 
 async def perform(conn: AsyncConnection, caller: Caller, action: Action, step_id: str, number: int) -> Performed:

@@ -4,6 +4,7 @@ Only of the session that asks: another conversation's tasks are other people's. 
 person it was made for; whatever others have had a hand in runs in nobody's, so that nobody's words are carried out
 later with somebody else's rights."""
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -31,13 +32,12 @@ from workers.actions.caller import Caller, Performed
 
 MAX_TASKS: Final = 100
 SHOWN_PROMPT: Final = 80
+CRON_FIELDS: Final = 5
 # A date so little in the past is a clock's or a model's slowness, and due now; an older one is a mistake.
 GRACE: Final = timedelta(minutes=5)
 
 
-async def schedule(
-    conn: AsyncConnection, caller: Caller, action: ScheduleTask, step_id: str, number: int
-) -> Performed:
+async def schedule(conn: AsyncConnection, caller: Caller, action: ScheduleTask, step_id: str, number: int) -> Performed:
     _check_date(action.process_after, await database_now(conn))
     _check_recurrence(action.recurrence, action.process_after, action.timezone)
     place = caller.reply_to
@@ -113,7 +113,7 @@ async def _pause(conn: AsyncConnection, caller: Caller, task: AnyRow) -> str:
         await change_task(conn, task.id, status="paused")
     else:
         _check_goes_on(task)
-        due = next_after(task.recurrence, task.process_after, task.timezone)
+        due = _next(task.recurrence, task.process_after, task.timezone)
         await write_next(conn, task, caller.session_id, due, status="paused")
     return "is paused; resume_task lets it run again"
 
@@ -125,7 +125,7 @@ async def _resume(conn: AsyncConnection, task: AnyRow) -> str:
         return "is not paused"
     at = await database_now(conn)
     if task.recurrence is not None and due <= at:
-        due = next_after(task.recurrence, at, task.timezone)
+        due = _next(task.recurrence, at, task.timezone)
     await change_task(conn, task.id, status="pending", process_after=due)
     return f"goes on: {_words(due, task.recurrence, task.timezone)}"
 
@@ -148,7 +148,7 @@ async def _update(conn: AsyncConnection, caller: Caller, task: AnyRow, fields: d
         due = fields["process_after"]
         _check_date(due, at)
     elif recurrence is not None and task.recurrence is not None and another_rhythm:
-        due = next_after(recurrence, at, timezone)
+        due = _next(recurrence, at, timezone)
     else:
         due = task.process_after
     if task.status in WAITING:
@@ -161,7 +161,7 @@ async def _update(conn: AsyncConnection, caller: Caller, task: AnyRow, fields: d
         if recurrence is None:
             await change_task(conn, task.id, recurred=True)
             return "runs now, and this is its last run"
-        due = next_after(recurrence, due, timezone)
+        due = _next(recurrence, due, timezone)
     await _check_free(conn, task, due)
     await write_next(conn, task, caller.session_id, due, **changes)
     return f"is changed from its next run on: {_words(due, recurrence, timezone)}"
@@ -183,10 +183,19 @@ def _check_date(date: datetime, at: datetime) -> None:
 
 
 def _check_recurrence(recurrence: str | None, first: datetime, timezone: str) -> None:
+    if recurrence is not None:
+        if len(recurrence.split()) > CRON_FIELDS:
+            raise ToolError(f"recurrence {recurrence!r} counts seconds; a task runs at most once a minute")
+        _next(recurrence, first, timezone)
     try:
         check_timezone(timezone)
-        if recurrence is not None:
-            next_after(recurrence, first, timezone)
+    except RecurrenceError as error:
+        raise ToolError(str(error)) from None
+
+
+def _next(recurrence: str, after: datetime, timezone: str) -> datetime:
+    try:
+        return next_after(recurrence, after, timezone)
     except RecurrenceError as error:
         raise ToolError(str(error)) from None
 
@@ -216,7 +225,8 @@ def _handle(task: AnyRow) -> str:
 def _line(task: AnyRow) -> str:
     due = task.process_after
     if task.status not in WAITING:
-        due = next_after(task.recurrence, due, task.timezone)
+        with suppress(RecurrenceError):
+            due = next_after(task.recurrence, due, task.timezone)
     state = "running now" if task.status == "processing" else task.status if task.status in WAITING else "pending"
     prompt = " ".join(str(task.content.get("prompt") or "").split())
     prompt = prompt if len(prompt) <= SHOWN_PROMPT else f"{prompt[: SHOWN_PROMPT - 1]}…"
