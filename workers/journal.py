@@ -1,7 +1,10 @@
 """What a running turn writes: events, steps, and messages sent on the way. Every transaction checks the lease first.
 
 Lasting events are written before they are published, so that no reader sees what a crash then undoes. They are
-gathered for a moment and ride along with whatever is written next; an ordinary turn writes them with its end."""
+gathered for a moment and ride along with whatever is written next; an ordinary turn writes them with its end.
+
+No event leaves with a secret in it. Text that is just being said is held back while its end may be the beginning of
+one; whatever else happens comes after that."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -10,7 +13,8 @@ from typing import Any
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.events import AnyEvent, Envelope, event_to_dict, is_lasting
+from adapters.events import AnyEvent, Envelope, TextDelta, event_to_dict, is_lasting
+from adapters.redaction import Redactor, process_redactor
 from models.base import rows
 from models.conversation import Event
 from models.database import Database, uninterrupted
@@ -25,7 +29,17 @@ _INSERT = insert(Event.__table__).returning(Event.seq)  # type: ignore[arg-type]
 
 
 class Journal:
-    def __init__(self, db: Database, publisher: Publisher, lease: Lease, turn_id: str, last_seq: int, job: Job) -> None:
+    def __init__(
+        self,
+        db: Database,
+        publisher: Publisher,
+        lease: Lease,
+        turn_id: str,
+        last_seq: int,
+        job: Job,
+        redactor: Redactor | None = None,
+    ) -> None:
+        """Without a `redactor`, the one that knows this process's environment."""
         self._db = db
         self._publisher = publisher
         self._job = job
@@ -35,9 +49,26 @@ class Journal:
         self._waiting: list[AnyEvent] = []
         self._lock = asyncio.Lock()
         self._flusher: asyncio.Task[None] | None = None
+        self.redactor = redactor or process_redactor()
+        self._saying = self.redactor.stream()
 
     def add(self, event: AnyEvent, *, soon: bool = True) -> None:
         """Take an event. `soon=False`: something that is about to be written will take it along."""
+        if isinstance(event, TextDelta):
+            said = self._saying.feed(event.text)
+            if said:
+                self._add(event if said == event.text else _delta(said), soon=soon)
+            return
+        for rest in self._rest():
+            self._add(rest, soon=False)
+        self._add(event if is_lasting(event) else redacted(event, self.redactor), soon=soon)
+
+    def _rest(self) -> list[AnyEvent]:
+        """Something else happens, or nothing more: what was held back is not the beginning of a secret."""
+        rest = self._saying.flush()
+        return [_delta(rest)] if rest else []
+
+    def _add(self, event: AnyEvent, *, soon: bool) -> None:
         if not is_lasting(event) and not self._waiting and not self._lock.locked():
             self._publisher.publish(envelope(self.lease.session_id, event, turn_id=self.turn_id, after=self._last_seq))
             return
@@ -57,7 +88,7 @@ class Journal:
 
         `work` gets the connection and the first of the `messages` numbers it asked for."""
         async with self._lock:
-            gathered = self.take()
+            gathered = [*self._take(), *(self._rest() if events else ())]
             events = [*gathered, *events]
 
             async def run(conn: AsyncConnection) -> list[Envelope]:
@@ -86,6 +117,10 @@ class Journal:
                 raise
 
     def take(self) -> list[AnyEvent]:
+        """All that is not written yet, for the turn's end."""
+        return [*self._take(), *self._rest()]
+
+    def _take(self) -> list[AnyEvent]:
         events, self._waiting = self._waiting, []
         return events
 
@@ -102,6 +137,8 @@ class Journal:
         seq = last_seq - count_lasting(events)
         ids = {"session_id": self.lease.session_id, "turn_id": self.turn_id}
         for event in events:
+            if not isinstance(event, TextDelta):
+                event = redacted(event, self.redactor)
             if is_lasting(event):
                 seq += 1
                 stored.append(ids | {"seq": seq, "type": event.type, "payload": event_to_dict(event)})
@@ -117,6 +154,7 @@ class Journal:
 
     async def close(self) -> None:
         """No more flushing behind our back: the end of the turn writes what is left."""
+        self._waiting += self._rest()
         if self._flusher is not None:
             self._flusher.cancel()
             await asyncio.gather(self._flusher, return_exceptions=True)
@@ -131,3 +169,20 @@ class Journal:
 
 def count_lasting(events: list[AnyEvent]) -> int:
     return sum(1 for event in events if is_lasting(event))
+
+
+def redacted(event: AnyEvent, redactor: Redactor) -> AnyEvent:
+    """The same event, if there is nothing to hide in it."""
+    changes = {}
+    for name, value in event.__dict__.items():
+        if type(value) in _MAY_HIDE and (shown := redactor.value(value)) is not value:
+            changes[name] = shown
+    return event.model_copy(update=changes) if changes else event
+
+
+_MAY_HIDE = frozenset((str, dict, list, tuple))
+
+
+def _delta(text: str) -> TextDelta:
+    # Not validated: it is made of text that was.
+    return TextDelta.model_construct(text=text)

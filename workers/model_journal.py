@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.events import MessagesJoined, UsageReport
 from adapters.model_port import ModelReply
-from adapters.transcript import Called, Item, ReplyItem, Said, from_record, to_record
+from adapters.transcript import Called, Item, ReplyItem, Said, from_record
 from models.base import AnyRow, new_id
 from models.budgets import settle
 from models.conversation import Compaction, Usage, history
@@ -115,7 +115,7 @@ class ModelJournal:
             joined = await self._take(conn)
             asked = {
                 "messages": [*earlier.get("messages", ()), *(row.seq for row in joined)],
-                "pushed": [*earlier.get("pushed", ()), *pushed],
+                "pushed": [*earlier.get("pushed", ()), *map(self._journal.redactor.text, pushed)],
             }
             if only_if_asked and known is None and not any(asked.values()):
                 return
@@ -159,7 +159,7 @@ class ModelJournal:
             row = {
                 "session_id": self.conversation,
                 "through_turn": self._through,
-                "summary": summary,
+                "summary": self._journal.redactor.text(summary),
                 "archive": archive,
             }
             if summary:
@@ -186,9 +186,10 @@ class ModelJournal:
         return [row for row in due if row.id not in known and (row in new or row.turn_id == turn_id)]
 
     async def _write_replies(self, conn: AsyncConnection) -> None:
+        redactor = self._journal.redactor
         for number, reply in self._unwritten:
             step_id = self.step_id(number)
-            output = {"items": [to_record(item) for item in reply.items], "stop": reply.stop}
+            output = {"items": [redactor.record(item) for item in reply.items], "stop": reply.stop}
             await finish_step(conn, step_id, ok=True, output=output)
             await self._charge(conn, step_id, step_id, reply.usage)
 
