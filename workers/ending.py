@@ -2,7 +2,7 @@
 session first, so that a worker that has lost it writes nothing."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import structlog
@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.contracts import ParkedError
 from adapters.errors import ErrorClass
 from adapters.events import AnyEvent, Envelope, Result, TurnEnded, UsageReport
-from adapters.transcript import Item, to_record
+from adapters.transcript import Item
 from models.base import new_id, now, rows
 from models.budgets import awaits_approval, release_reservations
 from models.consent import close_questions, is_awaited
@@ -61,6 +61,7 @@ class Ending:
     def __init__(self, db: Database, journal: Journal, turn: OpenedTurn, patience: Patience) -> None:
         self._db = db
         self._journal = journal
+        self._redactor = journal.redactor
         self._turn = turn
         self._patience = patience
 
@@ -82,7 +83,7 @@ class Ending:
         """Answers, usage, transcript (`said`) and `completed`, all or nothing; and what else belongs to it (`also`).
         `reset`: the agent wants the conversation to begin anew."""
         turn = self._turn
-        texts = [result.text for result in results if result.text.strip()]
+        texts = [self._redactor.text(result.text) for result in results if result.text.strip()]
         outbound = [
             self._reply_to.outbound(content={"text": text}, turn_id=turn.id, key=f"{turn.id}:{number}")
             for number, text in enumerate(texts, 1)
@@ -122,6 +123,7 @@ class Ending:
     async def fail(self, failure: Failure, other: Choice | None = None) -> Ended:
         """Go on with another provider, try again later, or give up: dead-letter, and tell the people concerned."""
         turn = self._turn
+        failure = replace(failure, message=self._redactor.text(failure.message))
         verdict = self._patience.judge(failure, tries=turn.tries, waited=turn.waited_seconds, other=other)
         facts = {"session": turn.lease.session_id, "turn": turn.id, "error": failure.error_class}
         log.warning("turn.failed", **facts, then=type(verdict).__name__)
@@ -269,7 +271,8 @@ class Ending:
 
     def _transcript(self, said: Sequence[Item]) -> list[dict[str, Any]]:
         ids = {"turn_id": self._turn.id, "session_id": self._turn.lease.session_id}
-        return [ids | {"position": position, "id": new_id()} | to_record(item) for position, item in enumerate(said)]
+        records = map(self._redactor.record, said)
+        return [ids | {"position": position, "id": new_id()} | record for position, record in enumerate(records)]
 
     def _usage(self, report: UsageReport) -> dict[str, Any]:
         return {
