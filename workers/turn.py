@@ -83,7 +83,7 @@ async def wake(
     for message_out_id in ended.deliveries:
         runtime.bells.deliver(message_out_id)
     if ended.wake or (opened.leftover and ended.status not in ("waiting", "parked")):
-        runtime.bells.wake(session_id, ended.provider or opened.provider)
+        runtime.bells.wake(ended.session_id or session_id, ended.provider or opened.provider)
     return ended.status  # type: ignore[return-value]
 
 
@@ -166,12 +166,15 @@ class _Attempt:
 
     async def _complete(self) -> Ended:
         heard = self._heard
+        reset = self._tools is not None and self._tools.reset_wanted
         if self._loop is not None and self._notebook is not None:
             # Its usage is on record with its model calls.
-            return await self._ending.complete(heard.results, self._loop.said, [], None, also=self._notebook.write_end)
+            return await self._ending.complete(
+                heard.results, self._loop.said, [], None, also=self._notebook.write_end, reset=reset
+            )
         said: list[Item] = [Said("user", self._prompt)]
         said += [Said("assistant", result.text) for result in heard.results if result.text.strip()]
-        return await self._ending.complete(heard.results, said, heard.usage, heard.continuation)
+        return await self._ending.complete(heard.results, said, heard.usage, heard.continuation, reset=reset)
 
     async def _other(self) -> Choice | None:
         """Who could go on with this turn. Once it has said something, only one that will not say it again."""
