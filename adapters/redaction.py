@@ -20,6 +20,7 @@ LABEL: Final = "[redacted]"
 # A shorter value is a word of the language sooner than a secret.
 LEAST_CHARACTERS: Final = 8
 _HEAD: Final = 4  # so many characters of a known secret make a place worth looking at
+_SHORTEST: Final = 3  # no word that makes a place worth looking at is shorter
 _CONTEXT: Final = 3  # what a boundary may depend on: `\n` and `%0A` in escaped texts
 _END_MARK: Final = 80  # no line that ends a private key is longer
 
@@ -72,12 +73,14 @@ class Redactor:
             known.setdefault(form[:_HEAD], []).append(form)
         self._known: Final = known
         self._keep: Final = max([_END_MARK, *map(len, forms)])
-        self._trigger: Final = _trigger([*known, *(shape.start for shape in _SHAPES)], digits=True)
+        words = [*known, *(shape.start for shape in _SHAPES)]
+        self._trigger: Final = _trigger(words, digits=True)
+        self._whole_trigger: Final = _trigger(words, digits=True, whole=True)
         self._known_trigger: Final = _trigger(known)
 
     def text(self, text: str) -> str:
         """The same object, if there is nothing to hide."""
-        if self._trigger.search(text) is None:
+        if self._whole_trigger.search(text) is None:
             return text
         stream = self.stream()
         shown = stream.feed(text) + stream.flush()
@@ -162,12 +165,15 @@ class StreamRedactor:
 
     def feed(self, piece: str) -> str:
         """What can be shown now."""
-        text = self._text
-        if self._at == len(text) and self._inside is None and not self._fresh and self._search(piece) is None:
-            self._text = text = piece[-_CONTEXT:] if len(piece) >= _CONTEXT else (text + piece)[-_CONTEXT:]
-            self._at = len(text)
-            return piece
-        self._text += piece
+        self._text = text = self._text + piece
+        if self._inside is None and not self._fresh:
+            at = self._at
+            match = self._search(text, at)
+            place = len(text) if match is None else match.start()
+            if len(text) - place < _SHORTEST:  # too little to be judged
+                decided = place - _CONTEXT if place > _CONTEXT else 0
+                self._text, self._at = text[decided:], place - decided
+                return text[at:place]
         return self._read(final=False)
 
     def flush(self) -> str:
@@ -350,25 +356,27 @@ for _known_shape in _SHAPES:
     _BY_FIRST.setdefault(_known_shape.start[0], []).append(_known_shape)
 
 
-def _trigger(words: Iterable[str], *, digits: bool = False) -> re.Pattern[str]:
-    """Finds the places worth a look: one of `words`, or a beginning of one at the end of the text. It is a tree by
-    first letters, so that the engine skips over ordinary text without trying each word."""
+def _trigger(words: Iterable[str], *, digits: bool = False, whole: bool = False) -> re.Pattern[str]:
+    """Finds the places worth a look: one of `words`, or, unless the text is `whole`, a beginning of one at its end. It
+    is a tree by first letters, so that the engine skips over ordinary text without trying each word."""
     tree: dict[str, Any] = {}
     for word in words:
         node = tree
         for letter in word:
             node = node.setdefault(letter, {})
         node[""] = {}
-    branches = [re.escape(letter) + _branch(node) for letter, node in sorted(tree.items())]
+    end = "" if whole else r"|\Z"
+    branches = [re.escape(letter) + _branch(node, end) for letter, node in sorted(tree.items())]
     if digits:
-        branches += [rf"{digit}(?:[0-9]{{5,11}}(?::|\Z)|[0-9]{{0,4}}\Z)" for digit in range(10)]
+        early = "" if whole else r"|[0-9]{0,4}\Z"
+        branches += [f"{digit}(?:[0-9]{{5,11}}(?::{end}){early})" for digit in range(10)]
     return re.compile("|".join(branches) or r"(?!)")
 
 
-def _branch(node: dict[str, Any]) -> str:
+def _branch(node: dict[str, Any], end: str) -> str:
     if "" in node:
         return ""
-    return "(?:" + "|".join(re.escape(letter) + _branch(child) for letter, child in node.items()) + r"|\Z)"
+    return "(?:" + "|".join(re.escape(letter) + _branch(child, end) for letter, child in node.items()) + end + ")"
 
 
 def _forms(value: str) -> set[str]:
