@@ -1,7 +1,7 @@
-"""How much memory a family of processes holds, read from /proc."""
+"""Families of processes and the memory they hold, read from /proc."""
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -26,6 +26,15 @@ def children(pid: int) -> list[int]:
     for task in tasks:
         found += map(int, _read(f"/proc/{pid}/task/{task}/children").split())
     return found
+
+
+def living_in_group(leader: int) -> Iterator[int]:
+    """The processes of that group that have not ended."""
+    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        # The program's name is in brackets and may hold anything.
+        fields = _read(f"/proc/{name}/stat").rpartition(")")[2].split()
+        if fields and fields[0] not in "ZX" and int(fields[2]) == leader:
+            yield int(name)
 
 
 def exceeds(pids: Iterable[int], memory_bytes: int) -> bool:

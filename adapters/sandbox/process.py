@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 
 from adapters.sandbox.disk import Disk
 from adapters.sandbox.launch import Pipes
-from adapters.sandbox.memory import children, exceeds, family
+from adapters.sandbox.memory import children, exceeds, family, living_in_group
 from adapters.sandbox.port import Command
 
 WATCH_SECONDS = 0.25
@@ -21,6 +21,7 @@ WATCH_SECONDS = 0.25
 GRACE_SECONDS = 1.0
 # After KILL; only a process in an uninterruptible state or a container engine that hangs takes longer.
 KILL_SECONDS = 10.0
+_LOOK_SECONDS = 0.01
 
 
 class Grip(Protocol):
@@ -56,7 +57,7 @@ class Supervised:
         self._transport = transport
         self._pipes = pipes
         self._command = command
-        self._grip = grip
+        self.grip = grip
         self._disk = disk
         self._held = held
         self._passed: Literal["memory", "disk"] | None = None
@@ -92,7 +93,7 @@ class Supervised:
         limits, workspace = self._command.limits, self._command.workspace
         try:
             while not await self._ended_within(WATCH_SECONDS):
-                pids = self._grip.pids()
+                pids = self.grip.pids()
                 if exceeds(pids, limits.memory_bytes):
                     self._passed = "memory"
                 elif await self._disk.exceeds(workspace, limits.disk_bytes, pids):
@@ -106,9 +107,9 @@ class Supervised:
         else:
             if self._passed is not None:
                 await self._end_for_good()
-            await self._grip.gone()
+            await self.grip.gone()
             if self._passed is None and self._stopping is None:
-                self._passed = self._grip.limit_of(self._exit_code())
+                self._passed = self.grip.limit_of(self._exit_code())
         finally:
             await self._held.aclose()
 
@@ -116,7 +117,7 @@ class Supervised:
         with contextlib.suppress(OSError, RuntimeError):
             self.stdin.close()
         if not await self._ended_within(GRACE_SECONDS):
-            await self._grip.terminate()
+            await self.grip.terminate()
             if not await self._ended_within(GRACE_SECONDS):
                 await self._end_for_good()
         # Its watch reports to wait(); here it only has to be over.
@@ -125,7 +126,7 @@ class Supervised:
         self._transport.close()
 
     async def _end_for_good(self) -> None:
-        await self._grip.kill()
+        await self.grip.kill()
         if not await self._ended_within(KILL_SECONDS):
             self._transport.kill()
             await self._ended_within(KILL_SECONDS)
@@ -200,9 +201,21 @@ class GroupGrip:
     async def gone(self) -> None:
         """The leader's children may go on in the background; they end with it."""
         self._signal(signal.SIGKILL)
+        for _ in range(round(KILL_SECONDS / _LOOK_SECONDS)):
+            if not self._members():
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def limit_of(self, exit_code: int) -> Literal["memory"] | None:
         return None
+
+    def _members(self) -> bool:
+        """Whether anybody lives in the group. The dead whom nobody has reaped are still in it for killpg."""
+        try:
+            os.killpg(self._leader, 0)
+        except (ProcessLookupError, PermissionError):
+            return False
+        return any(living_in_group(self._leader))
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
