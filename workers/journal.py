@@ -57,7 +57,7 @@ class Journal:
         if isinstance(event, TextDelta):
             said = self._saying.feed(event.text)
             if said:
-                self._add(event if said == event.text else _delta(said), soon=soon)
+                self._add(event if said == event.text else TextDelta(text=said), soon=soon)
             return
         for rest in self._rest():
             self._add(rest, soon=False)
@@ -66,7 +66,7 @@ class Journal:
     def _rest(self) -> list[AnyEvent]:
         """Something else happens, or nothing more: what was held back is not the beginning of a secret."""
         rest = self._saying.flush()
-        return [_delta(rest)] if rest else []
+        return [TextDelta(text=rest)] if rest else []
 
     def _add(self, event: AnyEvent, *, soon: bool) -> None:
         if not is_lasting(event) and not self._waiting and not self._lock.locked():
@@ -181,8 +181,3 @@ def redacted(event: AnyEvent, redactor: Redactor) -> AnyEvent:
 
 
 _MAY_HIDE = frozenset((str, dict, list, tuple))
-
-
-def _delta(text: str) -> TextDelta:
-    # Not validated: it is made of text that was.
-    return TextDelta.model_construct(text=text)
