@@ -25,6 +25,8 @@ class HostileWeb:
         self.answers = dict(answers or {})
         self.seen: list[str] = []
         self.written = 0  # bytes of endless bodies that were taken off our hands
+        self.keeps_connections = False  # even when it is asked to close them
+        self.keeps_connections = False  # even when it is asked to close them
         self.port = 0
         self._server: asyncio.Server | None = None
         self._asked: set[asyncio.Task[None]] = set()
@@ -51,11 +53,14 @@ class HostileWeb:
         self._asked.add(task)
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-                self.seen.append(head)
-                path = head.split(" ", 2)[1]
-                await self.answers.get(path, page(b"secret"))(writer)
-                await writer.drain()
+                while True:
+                    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+                    self.seen.append(head)
+                    path = head.split(" ", 2)[1]
+                    await self.answers.get(path, page(b"secret"))(writer)
+                    await writer.drain()
+                    if not self.keeps_connections:
+                        break
         finally:
             self._asked.discard(task)
             writer.close()

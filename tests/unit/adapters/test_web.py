@@ -226,6 +226,7 @@ async def test_the_certificate_must_be_the_names_although_the_address_is_dialled
     context.sni_callback = lambda _, name, __: asked.append(name)
     async with internet(context) as world:
         world.site.answers["/"] = page(b"hello", "Connection: keep-alive")
+        world.site.keeps_connections = True
         web = world.web(authority.client())
         assert (await get(web, "https://public.example/")).body == b"hello"
         assert world.dialled == [(PUBLIC, 443)]
