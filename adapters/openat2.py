@@ -65,21 +65,18 @@ def rename_new(old: str, new: str, folder_fd: int) -> None:
 
 @functools.cache
 def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_How), ctypes.c_size_t)
+    libc.syscall.restype = ctypes.c_long
+    return libc
 
 
 def _open_by_kernel(root_fd: int, path: str, flags: int, mode: int) -> int:
     how = _How(flags | os.O_CLOEXEC, mode, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS)
-    call, name = _libc().syscall, os.fsencode(path or ".")
+    call, name, size = _libc().syscall, os.fsencode(path or "."), ctypes.sizeof(how)
     code = errno.EAGAIN
     for _ in range(_ATTEMPTS):
-        opened = call(
-            ctypes.c_long(_OPENAT2),
-            ctypes.c_int(root_fd),
-            ctypes.c_char_p(name),
-            ctypes.byref(how),
-            ctypes.c_size_t(ctypes.sizeof(how)),
-        )
+        opened = call(_OPENAT2, root_fd, name, how, size)
         if opened >= 0:
             return int(opened)
         if (code := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):

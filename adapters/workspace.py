@@ -93,8 +93,13 @@ class Workspace:
 
     def read_version(self, path: str, *, limit: int, offset: int = 0) -> tuple[bytes, Version]:
         """The same, and what `write` needs to know that it replaces just this."""
-        with self._opened(path) as (fd, status), _explained(path):
-            return _read(fd, limit, offset), _version(status)
+        name = "/".join(_parts(path, file=True))
+        with _explained(path):
+            fd, status = self._open_plain(path, name)
+            try:
+                return _read(fd, limit, offset), _version(status)
+            finally:
+                os.close(fd)
 
     def text(self, path: str, *, limit: int) -> str | None:
         """The beginning of a text file, for whom it is the same whether there is none or it cannot be used."""
@@ -201,7 +206,8 @@ class Workspace:
             os.close(fd)
 
     def _open_plain(self, path: str, name: str) -> tuple[int, os.stat_result]:
-        with self._folder() as root:
+        root = os.open(self.root, _FOLDER)
+        try:
             for _ in range(8):
                 fd = open_beneath(root, name, _READ)
                 try:
@@ -215,6 +221,8 @@ class Workspace:
                     os.close(fd)
                     raise
                 os.close(fd)
+        finally:
+            os.close(root)
         raise BlockingIOError(errno.EAGAIN, "", path)
 
     def _write(self, path: str, data: bytes, replacing: Version | None, *, new: bool) -> bool:
@@ -311,13 +319,18 @@ def _parts(path: str, *, file: bool = False) -> list[str]:
     return parts
 
 
-@contextmanager
-def _explained(path: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        reason = _REASONS.get(error.errno or 0, "{path!r} cannot be used: " + (error.strerror or type(error).__name__))
-        raise WorkspaceError(reason.format(path=path)) from error
+class _explained:  # noqa: N801  # used like a function; a generator would cost more than opening the file
+    """What the system said of a path, in words for the agent."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            otherwise = "{path!r} cannot be used: " + (error.strerror or type(error).__name__)
+            raise WorkspaceError(_REASONS.get(error.errno or 0, otherwise).format(path=self._path)) from error
 
 
 def _check_plain(path: str, status: os.stat_result) -> None:

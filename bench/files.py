@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from adapters.workspace import Workspace
-from bench.figures import Aim, Figure
+from bench.figures import Figure
 from bench.scale import Say, Scale
 from bench.stage import DatabaseKind, Stage
 
@@ -20,7 +20,6 @@ ROUNDS = 20
 CALLS = 100  # per round
 SIZE = 4000  # bytes: a page of notes
 FILE = "notes/2026/a.md"
-AIM = Aim("at most", 5)  # tens of microseconds beside a model call of seconds
 
 
 def measure(stage: Stage, scale: Scale, kind: DatabaseKind, say: Say) -> list[Figure]:
@@ -49,7 +48,7 @@ def _measure(workspace: Workspace, file: Path, scale: Scale, say: Say) -> list[F
         repeats = [_alternate(ours, peer) for _ in range(scale.repeats + 1)][1:]  # the first warms up
         confined, plain = [pair[0] for pair in repeats], [pair[1] for pair in repeats]
         say(f"(files) {name}: {median(confined):.0f} and {median(plain):.0f} microseconds")
-        figures.append(Figure("files", f"{name} {SIZE:,} bytes / plain open", confined, plain, "µs", AIM))
+        figures.append(Figure("files", f"{name} {SIZE:,} bytes / plain open", confined, plain, "µs"))
     return figures
 
 

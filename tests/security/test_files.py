@@ -20,8 +20,10 @@ from adapters import openat2
 from adapters.errors import ToolError, WorkspaceError
 from adapters.tool_port import Tool
 from adapters.tools.files import EDIT_FILE, LIST_FILES, READ_FILE, SEARCH_FILES, WRITE_FILE
+from adapters.transcript import Said
 from adapters.workspace import MAX_DEPTH, RESERVE, Version, Workspace
 from tests.unit.adapters.test_file_tools import context_in, use
+from workers.compaction import Compactor
 
 pytestmark = pytest.mark.spec("T5")
 SECRET = "the-secret-of-others"
@@ -364,6 +366,22 @@ async def test_what_others_wrote_during_an_edit_is_kept(arena: Arena) -> None:
     with pytest.raises(WorkspaceError, match="was changed by somebody else meanwhile, and was left so; read it again"):
         await EDIT_FILE.handler(arguments, context)
     assert (arena.root / "mine.txt").read_text() == "theirs"
+
+
+async def test_conversations_are_not_archived_elsewhere(arena: Arena) -> None:
+    compactor = Compactor(arena.root)
+    first = await compactor.archive([Said("user", "hello there")])
+    assert await compactor.archive([Said("user", "hello there")]) == first, "it is already there"
+    second = await compactor.archive([Said("user", "hello there"), Said("assistant", "hi")])
+    assert second == first.replace(".md", "-2.md")
+    (arena.root / second).unlink()
+    (arena.root / second).symlink_to(arena.outside / "secret.txt")
+    third = await compactor.archive([Said("user", "hello there"), Said("assistant", "hi")])
+    assert third == first.replace(".md", "-3.md")
+    (arena.root / "conversations").rename(arena.root / "old")
+    (arena.root / "conversations").symlink_to(arena.outside)
+    with pytest.raises(OSError, match="the conversation was not archived: 'conversations/"):
+        await compactor.archive([Said("user", "hello there")])
 
 
 # Flips names as fast as it can, for as long as its input is open. The short uneven pauses keep it out of step with the
