@@ -23,6 +23,7 @@ HEAD_SECONDS = 30.0
 CONNECT_SECONDS = 15.0
 # A model may think for minutes before its next word.
 IDLE_SECONDS = 600.0
+CLOSE_SECONDS = 2.0
 CHUNK = 1 << 16
 
 # The addresses of a host that may be connected to, each with its family. Raises WebError with a reason.
@@ -208,6 +209,12 @@ async def _join(
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
+    """What is still to be sent gets a moment; a far side that does not read must not hold us."""
     writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await writer.wait_closed()
+    except TimeoutError:
+        writer.transport.abort()
+    except OSError:
+        pass

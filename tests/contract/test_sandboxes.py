@@ -21,6 +21,7 @@ from adapters.sandbox.none import Unconfined
 from adapters.sandbox.port import Command, Sandbox, SandboxLimits
 from adapters.sandbox.running import KEEP_BYTES, Finished, run
 from tests.support.docker_stand_in import IMAGE, make_docker
+from tests.support.servers import wait_until
 
 pytestmark = pytest.mark.spec("T6")
 
@@ -81,6 +82,10 @@ class Marked:
                 if words[:2] == [b"sleep", self.seconds.encode()]:
                     found.append(int(name))
         return found
+
+    async def appear(self, count: int) -> None:
+        """A shell goes on before its child has become another program."""
+        await asyncio.to_thread(wait_until, lambda: len(self.alive()) == count, 30, f"{count} to sleep")
 
 
 @pytest.fixture
@@ -346,7 +351,7 @@ async def test_stopping_ends_the_children_too(sandbox: Sandbox, workspace: Path,
     script = f"sleep {marked.seconds} & sleep {marked.seconds} & echo ready; wait"
     process = await sandbox.start(sh(workspace, script))
     assert await process.stdout.readline() == b"ready\n"
-    assert len(marked.alive()) == 2
+    await marked.appear(2)
     await process.stop()
     assert marked.alive() == []
     await process.stop()
@@ -393,7 +398,7 @@ async def test_a_cancelled_run_leaves_no_process(sandbox: Sandbox, workspace: Pa
     command = sh(workspace, f"sleep {marked.seconds} & echo yes > ready; sleep {marked.seconds}")
     running = asyncio.create_task(run(sandbox, command))
     assert await asyncio.to_thread((workspace / "ready").read_text) == "yes\n"
-    assert marked.alive()
+    await marked.appear(2)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running

@@ -23,10 +23,10 @@ def make_docker(folder: Path) -> Path:
     """An executable `docker` in that folder, with its state beside it."""
     state = folder / "containers"
     state.mkdir(mode=0o700)
-    root = Path(__file__).resolve().parents[2]
+    modules = os.pathsep.join([str(Path(__file__).resolve().parents[2]), *filter(None, sys.path)])
     program = folder / "docker"
     program.write_text(
-        f"#!/bin/sh\nDOCKER_STAND_IN='{state}' PYTHONPATH='{root}' exec '{sys.executable}' '{__file__}' \"$@\"\n"
+        f"#!/bin/sh\nDOCKER_STAND_IN='{state}' PYTHONPATH='{modules}' exec '{sys.executable}' '{__file__}' \"$@\"\n"
     )
     program.chmod(0o755)
     return program
