@@ -1,0 +1,192 @@
+"""register_agent_group: an owner's or a global admin's wish, approved by a person, all of it or nothing."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import delete, insert
+
+from adapters.actions import Place, RegisterAgentGroup
+from adapters.errors import ToolError
+from models import AgentGroup, Approval, MessagingGroup, UserRole, Wiring
+from models.database import Database
+from models.people import remember_user
+from tests.integration.conftest import MakeFleet
+from tests.integration.test_task_tools import answer_to, ask, teach, tool_registry
+from tests.support.fleet import Fleet
+from workers.actions import groups
+from workers.approvals import decide_call
+
+WISH: dict[str, Any] = {
+    "name": "The Gardener",
+    "folder": "gardener",
+    "platformId": "garden",
+    "channelType": "fake",
+    "provider": "scripted",
+    "model": "script",
+    "sessionMode": "per-thread",
+    "triggerRules": {"pattern": "^plants", "mentionOnly": True, "excludeSenders": ["bot"]},
+}
+
+
+@pytest.fixture
+async def fleet(make_fleet: MakeFleet) -> Fleet:
+    fleet = await make_fleet(tool_registry())
+    await fleet.add_group()
+    await grant(fleet.db, "olga", "owner")
+    return fleet
+
+
+async def grant(db: Database, sender: str, role: str, agent_group_id: str | None = None) -> None:
+    async def work(conn: Any) -> None:
+        await remember_user(conn, f"local:{sender}", "local", sender)
+        await conn.execute(insert(UserRole).values(user_id=f"local:{sender}", role=role, agent_group_id=agent_group_id))
+
+    await db.transact(work)
+
+
+async def wish(fleet: Fleet, arguments: dict[str, Any], sender: str = "olga", *, approve: bool = True) -> str:
+    """Somebody asks for an agent, and somebody approves (or denies) it. Returns what the agent was told."""
+    await teach(fleet, ("register_agent_group", arguments))
+    accepted = await fleet.send("make one", sender_id=sender)
+    assert await fleet.answer_wakes() == ["parked"]
+    [approval] = [row for row in await fleet.rows(Approval) if row.status == "pending"]
+    await decide_call(fleet.db, approval.id, approve=approve, decided_by="local:olga")
+    assert await fleet.wake(accepted.session_id) == "completed"
+    return await answer_to(fleet, accepted.message_id)
+
+
+@pytest.mark.spec("T4")
+async def test_an_agent_is_made_and_listens(fleet: Fleet) -> None:
+    assert await wish(fleet, WISH) == "made agent gardener; it listens on fake garden"
+    [made] = [row for row in await fleet.rows(AgentGroup) if row.folder == "gardener"]
+    assert (made.name, made.provider, made.model, made.config) == ("The Gardener", "scripted", "script", {})
+    [place] = [row for row in await fleet.rows(MessagingGroup) if row.platform_id == "garden"]
+    [wiring] = await fleet.rows(Wiring)
+    assert (wiring.agent_group_id, wiring.messaging_group_id) == (made.id, place.id)
+    assert wiring.trigger_rules == {"pattern": "^plants", "mentionOnly": True, "excludeSenders": ["bot"]}
+    assert wiring.session_mode == "per-thread"
+
+    heard = {"agent_group": None, "channel_type": "fake", "platform_id": "garden", "thread_id": "t1"}
+    accepted = await fleet.send("plants need water", **heard)
+    await fleet.settle_down()
+    assert await answer_to(fleet, accepted.message_id) == "You said: plants need water"
+
+
+@pytest.mark.spec("T4", "D4")
+async def test_a_global_admin_may_too_and_the_rest_has_defaults(fleet: Fleet) -> None:
+    await grant(fleet.db, "gus", "admin")
+    least = {"name": "x", "folder": "x", "platform_id": "inbox", "channel_type": "local"}
+    assert await wish(fleet, least, "gus") == "made agent x; it listens on local inbox"
+    [made] = [row for row in await fleet.rows(AgentGroup) if row.folder == "x"]
+    [wiring] = await fleet.rows(Wiring)
+    assert (made.provider, made.model, wiring.trigger_rules, wiring.session_mode) == (None, None, {}, "shared")
+    said = await wish(fleet, least | {"folder": "y"}, "gus")
+    assert said == "made agent y; it listens on local inbox. Asked before it there: x"
+
+
+@pytest.mark.spec("T4")
+async def test_without_approval_nothing_is_made(fleet: Fleet) -> None:
+    assert "was not approved: local:olga said no" in await wish(fleet, WISH, approve=False)
+    assert [row.folder for row in await fleet.rows(AgentGroup)] == ["demo"]
+    assert await fleet.rows(Wiring) == []
+
+
+@pytest.mark.spec("T4", "D4")
+async def test_an_admin_of_one_agent_may_not_make_others(fleet: Fleet) -> None:
+    [demo] = await fleet.rows(AgentGroup)
+    await grant(fleet.db, "sam", "admin", demo.id)
+    assert "only owners and global admins may make agents" in await wish(fleet, WISH, "sam")
+    assert len(await fleet.rows(AgentGroup)) == 1
+
+
+@pytest.mark.spec("T4")
+async def test_somebody_who_loses_the_role_before_it_is_approved_has_lost_it(fleet: Fleet) -> None:
+    await grant(fleet.db, "gus", "admin")
+    await teach(fleet, ("register_agent_group", WISH))
+    accepted = await fleet.send("make one", sender_id="gus")
+    assert await fleet.answer_wakes() == ["parked"]
+    [approval] = await fleet.rows(Approval)
+    await decide_call(fleet.db, approval.id, approve=True, decided_by="local:olga")
+    await fleet.execute(delete(UserRole).where(UserRole.user_id == "local:gus"))
+    assert await fleet.wake(accepted.session_id) == "completed"
+    assert "is for admins of this agent" in await answer_to(fleet, accepted.message_id)
+    assert len(await fleet.rows(AgentGroup)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"folder": "Garden"}, "register_agent_group: folder: "),
+        ({"folder": "../up"}, "register_agent_group: folder: "),
+        ({"folder": ".outbox"}, "register_agent_group: folder: "),
+        ({"folder": "x" * 101}, "register_agent_group: folder: "),
+        ({"name": " "}, "register_agent_group: name: "),
+        ({"name": "x" * 201}, "register_agent_group: name: "),
+        ({"platformId": "a\nb"}, "register_agent_group: platformId: "),
+        ({"sessionMode": "none"}, "register_agent_group: sessionMode: "),
+        ({"triggerRules": {"pattern": "("}}, "triggerRules.pattern: '(' is not a regular expression"),
+        ({"triggerRules": {"mood": "good"}}, "triggerRules.mood: Extra inputs are not permitted"),
+        ({"triggerRules": {"includeSenders": "ann"}}, "triggerRules.includeSenders: "),
+        ({"config": {"policy": {}}}, "config: Extra inputs are not permitted"),
+    ],
+)
+@pytest.mark.spec("T4")
+async def test_nobody_is_asked_to_approve_nonsense(fleet: Fleet, change: dict[str, Any], complaint: str) -> None:
+    assert complaint in await ask(fleet, ("register_agent_group", WISH | change), sender_id="olga")
+    assert await fleet.rows(Approval) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"folder": "demo"}, "there is already an agent 'demo'; nothing was made"),
+        ({"folder": "global"}, "has a meaning of its own"),
+        ({"folder": "main"}, "has a meaning of its own"),
+        ({"channelType": "pigeon"}, "there is no channel 'pigeon' here; installed: "),
+        ({"channelType": "agent"}, "there is no channel 'agent' here"),
+        ({"provider": "oracle"}, "there is no provider 'oracle' here; installed: "),
+    ],
+)
+@pytest.mark.spec("T4")
+async def test_what_cannot_be_is_refused_and_nothing_is_written(
+    fleet: Fleet, change: dict[str, Any], complaint: str
+) -> None:
+    assert complaint in await wish(fleet, WISH | change)
+    assert len(await fleet.rows(AgentGroup)) == 1
+    assert await fleet.rows(Wiring) == []
+    assert "garden" not in [row.platform_id for row in await fleet.rows(MessagingGroup)]
+
+
+@pytest.mark.spec("T4")
+async def test_of_two_who_make_the_same_at_once_one_succeeds(
+    make_fleet: MakeFleet, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other is told, although the folder was free when it looked, and leaves nothing behind."""
+
+    async def sees_nothing(*_: Any) -> None:
+        return None
+
+    monkeypatch.setattr(groups, "find_agent_group", sees_nothing)
+    other = await make_fleet(tool_registry())
+    outcomes = await asyncio.gather(_register(fleet, "one"), _register(other, "two"))
+    assert sorted(outcomes) == ["made", "there is already an agent 'gardener'; nothing was made. Choose another folder"]
+    [made] = [row for row in await fleet.rows(AgentGroup) if row.folder == "gardener"]
+    [wiring] = await fleet.rows(Wiring)
+    [place] = await fleet.rows(MessagingGroup)
+    assert (wiring.agent_group_id, wiring.messaging_group_id) == (made.id, place.id)
+
+
+async def _register(fleet: Fleet, place: str) -> str:
+    """The action itself, in a transaction of its own."""
+
+    class Olga:
+        people = ("local:olga",)
+        registry = fleet.runtime.registry
+
+    action = RegisterAgentGroup("The Gardener", "gardener", Place("fake", place))
+    try:
+        await fleet.db.transact(lambda conn: groups.register(conn, Olga(), action, "step", 0))  # type: ignore[arg-type]
+    except ToolError as error:
+        return str(error)
+    return "made"

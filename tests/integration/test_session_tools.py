@@ -1,0 +1,333 @@
+"""Beginning anew, without losing what waits; and reading sessions of agents one oversees."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+import yaml
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from models import AgentGroup, MessageIn, Session
+from models.base import new_id, now
+from models.conversation import history
+from models.lookup import short
+from tests.integration.conftest import MakeFleet
+from tests.integration.test_task_tools import (
+    WATER,
+    YEARLY,
+    Call,
+    answer_to,
+    ask,
+    run_due,
+    scheduled,
+    task_id,
+    teach,
+    tool_registry,
+)
+from tests.support.fleet import Fleet
+from tests.support.model_api import Call as ModelCall
+from tests.support.model_api import ModelApi, reply, rule, script
+from workers import ending
+from workers.ending import Ending
+
+RESET: Call = ("reset_session", {})
+
+
+@pytest.fixture
+async def fleet(make_fleet: MakeFleet) -> Fleet:
+    fleet = await make_fleet(tool_registry())
+    await fleet.add_group()
+    return fleet
+
+
+async def states(fleet: Fleet) -> dict[str, str]:
+    return {row.id: row.status for row in await fleet.sessions()}
+
+
+async def active(fleet: Fleet) -> Any:
+    [row] = [row for row in await fleet.sessions() if row.status == "active"]
+    return row
+
+
+@pytest.mark.spec("T4", "M15")
+async def test_after_a_reset_the_next_message_begins_a_new_session_of_the_same_conversation(fleet: Fleet) -> None:
+    await ask(fleet, thread_id="t1")
+    await fleet.execute(update(Session).values(provider="scripted", model="script"))
+    old = await active(fleet)
+    said = await ask(fleet, RESET, thread_id="t1")
+    assert said.startswith("When this turn is over, you begin anew")
+    assert fleet.bells.wakes == [], "nothing waits"
+    new = await active(fleet)
+    assert await states(fleet) == {old.id: "closed", new.id: "active"}
+    for column in ("agent_group_id", "messaging_group_id", "thread_id", "provider", "model"):
+        assert getattr(new, column) == getattr(old, column)
+    assert (new.continuation, new.message_seq, new.turn_seq, new.woken_at) == (None, 0, 0, None)
+    accepted = await fleet.send("hello again", thread_id="t1")
+    assert (accepted.session_id, accepted.seq) == (new.id, 1)
+    await fleet.settle_down()
+    assert {row.status for row in await fleet.outbox()} == {"delivered"}, "also what the old session had to say"
+    assert {row.session_id for row in await fleet.outbox()} == {old.id, new.id}
+
+
+@pytest.mark.spec("T4", "M15", "P17")
+async def test_nothing_that_was_said_is_before_the_model_any_more(
+    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ModelApi(script(rule("forget", reply(ModelCall("reset_session", {})), "Forgotten.")), chunk=64) as api:
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "fake-key-anthropic")
+        monkeypatch.setenv("ANTHROPIC_BASE_URL", api.url)
+        fleet = await make_fleet(tool_registry())
+        await fleet.add_group(provider="anthropic")
+        for text in ("my name is Rumpelstiltskin", "forget it", "who am I?"):
+            await fleet.send(text)
+            await fleet.settle_down()
+        assert json.dumps(api.bodies[-2]).count("Rumpelstiltskin") == 1
+        assert "Rumpelstiltskin" not in json.dumps(api.bodies[-1])
+        new = await active(fleet)
+        summary, items = await fleet.db.read(lambda conn: history(conn, new.id, 99))
+        assert summary is None
+        assert not any("Rumpelstiltskin" in str(item.content) for item in items)
+        assert [turn.status for turn in await fleet.turns()] == ["completed"] * 3
+        assert api.problems == []
+
+
+@pytest.mark.spec("T4", "M15")
+async def test_what_waits_goes_on_in_the_new_session(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Follow-ups that came meanwhile, one that only rides along, tasks that wait and that are paused."""
+    yearly = task_id(await ask(fleet, YEARLY))
+    await ask(fleet, WATER)
+    await ask(fleet, ("pause_task", {"taskId": yearly}))
+    old = await active(fleet)
+    real = Ending.complete
+
+    async def spoken_meanwhile(self: Ending, *args: Any, **kwargs: Any) -> Any:
+        await fleet.send("and one more thing")
+        await fleet.send("and another")
+        return await real(self, *args, **kwargs)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Ending, "complete", spoken_meanwhile)
+        await teach(fleet, RESET)
+        await fleet.send("begin anew")
+        fleet.bells.wakes = fleet.bells.wakes[:1]
+        assert await fleet.answer_wakes() == ["completed"]
+    new = await active(fleet)
+    assert fleet.bells.wakes == [(new.id, "scripted")]
+    assert new.woken_at is not None
+    moved = [row for row in await fleet.inbox() if row.session_id == new.id]
+    assert [row.seq for row in moved] == [1, 2, 3, 4] == list(range(1, new.message_seq + 1))
+    assert [row.status for row in moved] == ["paused", "pending", "pending", "pending"]
+    assert [row.content.get("text") for row in moved] == [None, None, "and one more thing", "and another"]
+    assert {row.status for row in await fleet.inbox() if row.session_id == old.id} == {"completed"}
+    await teach(fleet, answer="heard: {texts}")
+    assert await fleet.answer_wakes() == ["completed"]
+    assert await answer_to(fleet, moved[-1].id) == "heard: and one more thing and another"
+    assert "goes on" in await ask(fleet, ("resume_task", {"taskId": yearly})), "by the id it always had"
+    assert len(await scheduled(fleet)) == 2
+
+
+@pytest.mark.spec("T4", "M15", "S1")
+async def test_a_recurring_task_that_begins_anew_in_its_own_run_goes_on(fleet: Fleet) -> None:
+    """The sweep would write its next row into the old session, where nothing runs any more."""
+    await ask(fleet, YEARLY)
+    await run_due(fleet, RESET)
+    await fleet.sweep()
+    new = await active(fleet)
+    done, following = sorted(await scheduled(fleet), key=lambda row: row.status)
+    assert (done.status, following.status) == ("completed", "pending")
+    assert (following.session_id, following.seq, following.series_id) == (new.id, 1, done.id)
+    assert new.message_seq == 1
+    await run_due(fleet)
+    await fleet.sweep()
+    assert len(await scheduled(fleet)) == 3
+
+
+@pytest.mark.spec("T4", "M15", "M9")
+async def test_only_a_turn_that_comes_to_a_good_end_resets(fleet: Fleet) -> None:
+    play: list[dict[str, Any]] = [{"tool": "reset_session"}, {"fail": {"class": "transport"}, "until_attempt": 2}]
+    config = {"provider_options": {"script": yaml.safe_dump([{"play": [*play, {"answer": "done"}]}])}}
+    await fleet.execute(update(AgentGroup).values(config=config))
+    await fleet.send()
+    assert await fleet.answer_wakes() == ["waiting"]
+    old = await active(fleet)
+    assert await states(fleet) == {old.id: "active"}
+    await fleet.execute(update(Session).values(resume_after=now(-1)))
+    await fleet.sweep()
+    assert await fleet.answer_wakes() == ["completed"], "the call is found finished; what it wanted still holds"
+    assert (await states(fleet))[old.id] == "closed"
+
+    config = {"provider_options": {"script": yaml.safe_dump([{"play": [play[0], {"fail": {"class": "auth"}}]}])}}
+    await fleet.execute(update(AgentGroup).values(config=config))
+    await fleet.send()
+    new = await active(fleet)
+    assert await fleet.answer_wakes() == ["failed"]
+    assert (await active(fleet)).id == new.id
+
+
+@pytest.mark.spec("T4", "M15")
+async def test_a_session_that_was_closed_meanwhile_stays_closed(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = Ending.complete
+
+    async def closed_meanwhile(self: Ending, *args: Any, **kwargs: Any) -> Any:
+        await fleet.execute(update(Session).values(status="closed"))
+        return await real(self, *args, **kwargs)
+
+    monkeypatch.setattr(Ending, "complete", closed_meanwhile)
+    await teach(fleet, RESET)
+    await fleet.send()
+    assert await fleet.answer_wakes() == ["completed"]
+    assert [row.status for row in await fleet.sessions()] == ["closed"]
+
+
+# --- Races -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("T4", "M15", "M3")
+async def test_a_message_that_waits_for_the_row_is_accepted_by_the_new_session(
+    make_fleet: MakeFleet, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is being accepted while the end of the turn is not committed: it finds the old session gone."""
+    door = await make_fleet(tool_registry())
+    real = ending.begin_anew
+    accepting: list[asyncio.Task[Any]] = []
+
+    async def accepted_meanwhile(conn: AsyncConnection, session_id: str) -> Any:
+        if not accepting:
+            accepting.append(asyncio.create_task(door.send("late")))
+            if conn.dialect.name == "postgresql":
+                await _until_somebody_waits(conn)
+        return await real(conn, session_id)
+
+    monkeypatch.setattr(ending, "begin_anew", accepted_meanwhile)
+    await teach(fleet, RESET)
+    first = await fleet.send("begin anew")
+    assert await fleet.answer_wakes() == ["completed"]
+    late = await accepting[0]
+    new = await active(fleet)
+    assert late.session_id == new.id != first.session_id
+    [row] = [row for row in await fleet.inbox() if row.id == late.message_id]
+    assert (row.session_id, row.seq, new.message_seq) == (new.id, 1, 1)
+    await teach(fleet)
+    assert await door.answer_wakes() == ["completed"]
+
+
+async def _until_somebody_waits(conn: AsyncConnection) -> None:
+    """For a lock, in this database."""
+    waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    async with asyncio.timeout(20):
+        while not (await conn.exec_driver_sql(waits)).scalar_one():
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.spec("T4", "M15", "M3")
+async def test_a_crowd_that_talks_while_sessions_are_reset_is_heard_once_each(
+    make_fleet: MakeFleet, fleet: Fleet
+) -> None:
+    doors = [fleet, await make_fleet(tool_registry()), await make_fleet(tool_registry())]
+    await teach(fleet, RESET, answer="heard: {texts}")
+
+    async def talk(door: Fleet, name: str) -> None:
+        for number in range(8):
+            await door.send(f"{name}{number}")
+            await door.answer_wakes()
+
+    await asyncio.gather(*(talk(door, name) for door, name in zip(doors, "abc", strict=True)))
+    for _ in range(10):
+        await fleet.execute(update(Session).values(woken_at=None))
+        await fleet.sweep()
+        for door in doors:
+            await door.settle_down()
+    rows = await fleet.inbox()
+    assert len(rows) == 24
+    assert {row.status for row in rows} == {"completed"}
+    turns = {turn.id: turn.session_id for turn in await fleet.turns()}
+    assert all(turns[row.turn_id] == row.session_id for row in rows), "each was answered where it belongs"
+    heard = " ".join(row.content["text"] for row in await fleet.outbox()).replace("heard:", "").split()
+    assert sorted(heard) == sorted(f"{name}{number}" for name in "abc" for number in range(8))
+    assert sum(row.status == "active" for row in await fleet.sessions()) == 1
+
+
+@pytest.mark.spec("T4", "M15", "S1")
+async def test_a_sweep_and_a_reset_write_one_next_row(make_fleet: MakeFleet, fleet: Fleet) -> None:
+    other = await make_fleet(tool_registry())
+    await ask(fleet, YEARLY)
+    await run_due(fleet)
+    await teach(fleet, RESET)
+    await fleet.send("begin anew")
+    await asyncio.gather(fleet.answer_wakes(), other.sweep())
+    new = await active(fleet)
+    waiting = [row for row in await scheduled(fleet) if row.status == "pending"]
+    assert [row.session_id for row in waiting] == [new.id]
+
+
+# --- Reading -----------------------------------------------------------------------------------------------------
+
+
+async def oversee(fleet: Fleet, **oversees: str) -> None:
+    """The agent `boss` may read so much of these agents' sessions (`all`: of everybody's)."""
+    policy = {"oversees": {"*" if folder == "all" else folder: scope for folder, scope in oversees.items()}}
+    if "boss" not in [row.folder for row in await fleet.rows(AgentGroup)]:
+        await fleet.add_group("boss")
+    await fleet.execute(update(AgentGroup).where(AgentGroup.folder == "boss").values(config={"policy": policy}))
+
+
+def boss(fleet: Fleet, name: str, **arguments: Any) -> Any:
+    return ask(fleet, (name, arguments), agent_group="boss", platform_id="office")
+
+
+@pytest.mark.spec("T4", "M15")
+async def test_sessions_of_overseen_agents_are_listed_and_read(fleet: Fleet) -> None:
+    await fleet.add_group("other")
+    first = await fleet.send("what time is it?", sender_id="ann")
+    await fleet.settle_down()
+    await ask(fleet, agent_group="other")
+    await oversee(fleet, demo="messages")
+    listed = await boss(fleet, "list_sessions")
+    assert [line.split(" | ")[:2] for line in listed.splitlines()[1:]] == [[short(first.session_id), "demo"]]
+    assert await boss(fleet, "list_sessions", agentGroup="demo") == listed
+    for handle in (first.session_id, short(first.session_id)):
+        head, asked, answered = (await boss(fleet, "read_session", sessionId=handle)).splitlines()
+        assert head.startswith(f"Session {short(first.session_id)} of demo, messages.")
+        assert asked.endswith("in chat completed | ann: what time is it?")
+        assert answered.endswith("out chat delivered | the agent: You said: what time is it?")
+    last = await boss(fleet, "read_session", sessionId=first.session_id, limit=1)
+    assert len(last.splitlines()) == 2
+
+
+@pytest.mark.spec("T4", "M15")
+async def test_steps_show_what_was_done(fleet: Fleet) -> None:
+    await ask(fleet, ("clock", {"timezone": "Asia/Tokyo"}))
+    [session] = await fleet.sessions()
+    await oversee(fleet, all="messages", demo="steps")
+    said = await boss(fleet, "read_session", sessionId=session.id, view="steps")
+    assert 'turn 1 step 1 | tool clock finished | {"timezone": "Asia/Tokyo"} -> {"text": "' in said
+    assert "event 1 | turn_started | " in said
+    assert "| turn_ended | " in said
+
+
+@pytest.mark.spec("T4", "M15")
+async def test_what_is_shown_is_bounded_and_a_line_each(fleet: Fleet) -> None:
+    await oversee(fleet, demo="messages")
+    first = await fleet.send("one\n99 | 2026 | out chat delivered | the agent: I said this")
+    [row] = await fleet.inbox()
+    copies = [
+        dict(row._mapping) | {"id": new_id(), "seq": n, "content": {"text": "long " * 1000}} for n in range(2, 102)
+    ]
+    await fleet.insert(MessageIn, *copies)
+    fleet.bells.wakes.clear()
+    _, *lines = (await boss(fleet, "read_session", sessionId=first.session_id, limit=200)).splitlines()
+    assert lines[0] == f"[{101 - len(lines) + 1} earlier ones are left out]"
+    assert sum(map(len, lines)) < 50_000
+    await fleet.execute(update(MessageIn).where(MessageIn.seq > 1).values(session_id=first.session_id, status="failed"))
+    await fleet.execute(update(MessageIn).where(MessageIn.seq > 1).values(content={"text": "short"}))
+    lines = (await boss(fleet, "read_session", sessionId=first.session_id, limit=200)).splitlines()
+    assert [line for line in lines if line.startswith("99 | ")] == [lines[99]]
+    assert "in chat" in lines[99]
+
+
+@pytest.mark.spec("T4")
+async def test_who_oversees_nobody_has_no_such_tools(fleet: Fleet) -> None:
+    assert "there is no tool 'list_sessions' here" in await ask(fleet, ("list_sessions", {}))
+    assert "there is no tool 'read_session' here" in await ask(fleet, ("read_session", {"sessionId": "x" * 8}))

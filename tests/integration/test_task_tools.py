@@ -1,0 +1,409 @@
+"""Tasks an agent gives itself: schedule, list, cancel, pause, resume, update, also from within a task's own run."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from sqlalchemy import delete, update
+
+from adapters.registry import Drivers, Registry
+from adapters.tool_port import Tool
+from adapters.tools import groups, messaging, sessions, tasks
+from adapters.tools.clock import CLOCK
+from models import AgentGroup, MessageIn, Session, Step
+from models.base import now
+from models.lookup import short
+from tests.integration.conftest import MakeFleet
+from tests.support.fleet import Fleet
+from workers.actions.tasks import MAX_TASKS
+from workers.toolbox import JournaledToolBox
+
+TOOLS: list[Tool[Any]] = [
+    CLOCK,
+    messaging.SEND_MESSAGE,
+    messaging.SEND_TO_AGENT,
+    tasks.SCHEDULE_TASK,
+    tasks.LIST_TASKS,
+    tasks.CANCEL_TASK,
+    tasks.PAUSE_TASK,
+    tasks.RESUME_TASK,
+    tasks.UPDATE_TASK,
+    groups.REGISTER_AGENT_GROUP,
+    sessions.RESET_SESSION,
+    sessions.LIST_SESSIONS,
+    sessions.READ_SESSION,
+]
+Call = tuple[str, dict[str, Any]]
+TOMORROW = (datetime.now(UTC) + timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
+WATER: Call = ("schedule_task", {"prompt": "water the plants", "processAfter": TOMORROW.isoformat()})
+# So seldom that no test runs over the moment it comes due.
+YEARLY: Call = ("schedule_task", WATER[1] | {"recurrence": "@yearly", "timezone": "Europe/Vienna"})
+LIST: Call = ("list_tasks", {})
+
+
+def tool_registry() -> Registry:
+    return Registry(tools=Drivers("tool", made={tool.name: tool for tool in TOOLS}))
+
+
+@pytest.fixture
+async def fleet(make_fleet: MakeFleet) -> Fleet:
+    fleet = await make_fleet(tool_registry())
+    await fleet.add_group()
+    return fleet
+
+
+async def teach(fleet: Fleet, *calls: Call, group: str = "demo", answer: str = "") -> None:
+    """What the agent does from now on, whatever it is asked."""
+    acts: list[dict[str, Any]] = [{"tool": name, "with": arguments} for name, arguments in calls]
+    script = yaml.safe_dump([{"play": [*acts, {"answer": answer or ("{result}" if calls else "done")}]}])
+    [row] = [row for row in await fleet.rows(AgentGroup) if row.folder == group]
+    config = dict(row.config or {}) | {"provider_options": {"script": script}}
+    await fleet.execute(update(AgentGroup).where(AgentGroup.folder == group).values(config=config))
+
+
+async def ask(fleet: Fleet, *calls: Call, text: str = "go", **fields: Any) -> str:
+    """Somebody says something, and the agent makes these calls. Returns what the last of them came to; the turn has
+    completed in any case."""
+    await teach(fleet, *calls, group=fields.get("agent_group", "demo"))
+    accepted = await fleet.send(text, **fields)
+    assert await fleet.answer_wakes() == ["completed"]
+    return await answer_to(fleet, accepted.message_id)
+
+
+async def answer_to(fleet: Fleet, message_id: str) -> str:
+    [answer] = [row for row in await fleet.outbox() if row.in_reply_to == message_id and row.kind == "chat"]
+    return str(answer.content["text"])
+
+
+async def scheduled(fleet: Fleet) -> list[Any]:
+    return [row for row in await fleet.rows(MessageIn, MessageIn.process_after, MessageIn.id) if row.kind == "task"]
+
+
+async def run_due(fleet: Fleet, *calls: Call) -> str:
+    """The one task that waits comes due, and the agent makes these calls in its run."""
+    [task] = [row for row in await scheduled(fleet) if row.status == "pending"]
+    await teach(fleet, *calls)
+    await fleet.execute(update(MessageIn).where(MessageIn.id == task.id).values(process_after=now(-60)))
+    await fleet.sweep()
+    assert await fleet.answer_wakes() == ["completed"]
+    return await answer_to(fleet, task.id)
+
+
+def task_id(said: str) -> str:
+    """From `scheduled as task X: ...`."""
+    return said.split("task ")[1][:8]
+
+
+@pytest.mark.spec("T3", "S1", "D5")
+async def test_a_task_is_a_message_to_the_same_conversation_with_a_date(fleet: Fleet) -> None:
+    said = await ask(fleet, WATER, sender_id="ann", platform_id="garden", thread_id="t1")
+    [task] = await scheduled(fleet)
+    [chat] = [row for row in await fleet.inbox() if row.kind == "chat"]
+    assert said == f"scheduled as task {short(task.id)}: {TOMORROW:%a %Y-%m-%d %H:%M:%S} UTC"
+    assert (task.status, task.process_after, task.content) == ("pending", TOMORROW, {"prompt": "water the plants"})
+    assert (task.session_id, task.sender_id, task.seq) == (chat.session_id, "ann", 2)
+    assert (task.channel_type, task.platform_id, task.thread_id) == ("local", "garden", "t1")
+    assert (task.recurrence, task.series_id) == (None, None)
+    [step] = [step for step in await fleet.rows(Step) if step.name == "schedule_task"]
+    assert step.id == task.id
+
+    await fleet.sweep()
+    assert fleet.bells.wakes == [], "nothing is due yet"
+    assert await run_due(fleet, LIST) == "There are no scheduled tasks in this conversation."
+    [answer] = [row for row in await fleet.outbox() if row.in_reply_to == task.id]
+    assert (answer.platform_id, answer.thread_id) == ("garden", "t1")
+    await fleet.sweep()
+    assert len(await scheduled(fleet)) == 1, "it was for once"
+
+
+@pytest.mark.spec("T3", "S1")
+async def test_a_recurring_task_goes_on_and_is_known_by_its_first_id(fleet: Fleet) -> None:
+    first = task_id(await ask(fleet, YEARLY))
+    [task] = await scheduled(fleet)
+    assert (task.recurrence, task.timezone, task.series_id) == ("@yearly", "Europe/Vienna", task.id)
+    await run_due(fleet)
+    await fleet.sweep()
+    done, following = sorted(await scheduled(fleet), key=lambda row: row.status)
+    assert (done.status, following.status, following.series_id) == ("completed", "pending", task.id)
+    for handle in (first, task.id, short(following.id), following.id):
+        assert await ask(fleet, ("pause_task", {"taskId": handle})) == (
+            f"task {first} is paused; resume_task lets it run again"
+        )
+        await ask(fleet, ("resume_task", {"taskId": handle}))
+    assert (await ask(fleet, ("cancel_task", {"task_id": first}))) == f"task {first} is cancelled"
+    await fleet.sweep()
+    assert [row.status for row in await scheduled(fleet)].count("pending") == 0
+    assert len(await scheduled(fleet)) == 2, "no next one is written"
+
+
+@pytest.mark.spec("T3")
+async def test_list_shows_what_waits(fleet: Fleet) -> None:
+    assert await ask(fleet, LIST) == "There are no scheduled tasks in this conversation."
+    once = task_id(await ask(fleet, ("schedule_task", WATER[1] | {"prompt": "a\nlong " + "word " * 40})))
+    again = task_id(await ask(fleet, YEARLY))
+    await ask(fleet, ("pause_task", {"taskId": again}))
+    head, *lines = (await ask(fleet, LIST)).splitlines()
+    assert head == "id | next run | how often | state | what"
+    cells = {line[:8]: line.split(" | ") for line in lines}
+    assert set(cells) == {once, again}
+    assert cells[once][1:4] == [f"{TOMORROW:%a %Y-%m-%d %H:%M:%S} UTC", "once", "pending"]
+    assert cells[once][4].startswith("a long word")
+    assert len(cells[once][4]) == 80
+    assert cells[again][2:] == ["At 00:00 on January 1", "paused", "water the plants"]
+    assert cells[again][1].endswith(("CET", "CEST"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ({"processAfter": "2031-01-31T09:00:00"}, "does not say in which zone"),
+        ({"processAfter": "tomorrow"}, "is not an ISO 8601 timestamp"),
+        ({"processAfter": "2020-01-31T09:00:00Z"}, "has passed: it is 20"),
+        ({"processAfter": "9999-01-31T09:00:00Z"}, "between the years"),
+        ({"recurrence": "now and then"}, "is not a cron expression"),
+        ({"recurrence": "* * * * * *"}, "at most once a minute"),
+        ({"recurrence": "0 0 30 2 *"}, "is not a cron expression"),
+        ({"timezone": "Mars/Olympus"}, "is not a time zone"),
+        ({"script": "echo hello"}, "scripts before a task are not available in this release"),
+        ({"prompt": "  "}, "the prompt is empty"),
+        ({"prompt": ""}, "schedule_task: prompt: "),
+        ({"prompt": "x" * 20_001}, "schedule_task: prompt: "),
+    ],
+)
+@pytest.mark.spec("T3")
+async def test_what_cannot_be_scheduled_is_refused_with_a_reason(
+    fleet: Fleet, arguments: dict[str, Any], complaint: str
+) -> None:
+    assert complaint in await ask(fleet, ("schedule_task", WATER[1] | arguments))
+    assert await scheduled(fleet) == []
+
+
+@pytest.mark.spec("T3")
+async def test_there_is_an_end_to_how_many(fleet: Fleet) -> None:
+    await ask(fleet, WATER)
+    [task] = await scheduled(fleet)
+    copy = dict(task._mapping)
+    await fleet.insert(
+        MessageIn, *(copy | {"id": f"copy-{n}", "seq": 1000 + n, "content": {"prompt": f"{n}"}} for n in range(99))
+    )
+    said = await ask(fleet, YEARLY)
+    assert f"there are already {MAX_TASKS} tasks" in said
+    await ask(fleet, ("cancel_task", {"taskId": task.id}))
+    assert "scheduled as task" in await ask(fleet, YEARLY)
+
+
+@pytest.mark.spec("T3", "M9")
+async def test_an_attempt_that_begins_anew_schedules_nothing_twice(fleet: Fleet) -> None:
+    """With its journal, because the call is found finished; without it, because the same task is there already."""
+    script = yaml.safe_dump(
+        [{"play": [{"tool": WATER[0], "with": WATER[1]}, {"crash": True, "until_attempt": 2}, {"answer": "{result}"}]}]
+    )
+    await fleet.execute(update(AgentGroup).values(config={"provider_options": {"script": script}}))
+    await fleet.send()
+    assert await fleet.answer_wakes() == ["waiting"]
+    [message] = [row for row in await fleet.inbox() if row.kind == "chat"]
+    await fleet.execute(update(Session).values(resume_after=now(-1)))
+    await fleet.sweep()
+    assert await fleet.answer_wakes() == ["completed"]
+    assert (await answer_to(fleet, message.id)).startswith("scheduled as task")
+    assert len(await scheduled(fleet)) == 1
+    assert (await ask(fleet, WATER)).startswith("that is already scheduled as task")
+    assert len(await scheduled(fleet)) == 1
+
+
+@pytest.mark.spec("T3")
+async def test_a_call_that_lost_its_worker_is_made_by_the_next(
+    make_fleet: MakeFleet, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its intent is on record, its result is not: nothing of it was written."""
+
+    async def dies(*_: Any) -> Any:
+        raise RuntimeError("the worker dies here")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(JournaledToolBox, "_run", dies)
+        await teach(fleet, WATER)
+        accepted = await fleet.send()
+        assert await fleet.answer_wakes() == ["waiting"]
+    assert await scheduled(fleet) == []
+    other = await make_fleet(tool_registry())
+    await fleet.execute(update(Session).values(resume_after=now(-1)))
+    await other.sweep()
+    assert await other.answer_wakes() == ["completed"]
+    assert (await answer_to(fleet, accepted.message_id)).startswith("scheduled as task")
+    assert len(await scheduled(fleet)) == 1
+
+
+# --- Pause and resume --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("T3")
+async def test_a_paused_task_does_not_run(fleet: Fleet) -> None:
+    task = task_id(await ask(fleet, WATER))
+    await ask(fleet, ("pause_task", {"taskId": task}))
+    assert await ask(fleet, ("pause_task", {"taskId": task})) == f"task {task} is paused already"
+    await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(process_after=now(-60)))
+    await fleet.sweep()
+    assert fleet.bells.wakes == []
+    assert "goes on" in await ask(fleet, ("resume_task", {"taskId": task}))
+    await teach(fleet, answer="watered")
+    await fleet.sweep()
+    assert await fleet.answer_wakes() == ["completed"], "its date has passed: it runs at once"
+    [row] = await scheduled(fleet)
+    assert (row.status, await answer_to(fleet, row.id)) == ("completed", "watered")
+
+
+@pytest.mark.spec("T3", "S1")
+async def test_a_recurring_task_does_not_make_up_for_a_pause(fleet: Fleet) -> None:
+    task = task_id(await ask(fleet, ("schedule_task", WATER[1] | {"recurrence": "@hourly"})))
+    await ask(fleet, ("pause_task", {"taskId": task}))
+    await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(process_after=now(-7 * 86400)))
+    before = datetime.now(UTC)
+    assert "goes on" in await ask(fleet, ("resume_task", {"taskId": task}))
+    [row] = await scheduled(fleet)
+    assert (row.status, row.process_after.minute) == ("pending", 0)
+    assert before < row.process_after <= datetime.now(UTC) + timedelta(hours=1)
+    assert await ask(fleet, ("resume_task", {"taskId": task})) == f"task {task} is not paused"
+
+
+# --- Update ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("T3")
+async def test_an_update_changes_what_it_names(fleet: Fleet) -> None:
+    task = task_id(await ask(fleet, WATER))
+    later = TOMORROW + timedelta(days=2)
+    change = {"taskId": task, "prompt": "water the roses", "processAfter": later.isoformat()}
+    assert "is changed" in await ask(fleet, ("update_task", change))
+    [row] = await scheduled(fleet)
+    assert (row.content, row.process_after, row.recurrence) == ({"prompt": "water the roses"}, later, None)
+
+    await ask(fleet, ("update_task", {"taskId": task, "recurrence": "0 9 * * *", "timezone": "Europe/Vienna"}))
+    [row] = await scheduled(fleet)
+    assert (row.recurrence, row.timezone, row.series_id) == ("0 9 * * *", "Europe/Vienna", row.id)
+    assert (row.process_after, row.content) == (later, {"prompt": "water the roses"})
+
+    await ask(fleet, ("update_task", {"taskId": task, "recurrence": "0 8 * * *", "timezone": "UTC"}))
+    [row] = await scheduled(fleet)
+    assert row.process_after.hour == 8, "another rhythm begins with its own next date"
+
+    await ask(fleet, ("update_task", {"taskId": task, "recurrence": ""}))
+    [row] = await scheduled(fleet)
+    assert row.recurrence is None
+    await run_due(fleet)
+    await fleet.sweep()
+    assert len(await scheduled(fleet)) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({}, "nothing to change"),
+        ({"recurrence": "never"}, "is not a cron expression"),
+        ({"timezone": "Nowhere"}, "is not a time zone"),
+        ({"processAfter": "2020-01-01T00:00:00Z"}, "has passed"),
+        ({"processAfter": "2031-01-01T00:00:00"}, "does not say in which zone"),
+        ({"script": "true"}, "not available in this release"),
+        ({"prompt": " "}, "the prompt is empty"),
+        ({"status": "completed"}, "update_task: status: Extra inputs are not permitted"),
+    ],
+)
+@pytest.mark.spec("T3")
+async def test_an_update_that_makes_no_sense_changes_nothing(
+    fleet: Fleet, change: dict[str, Any], complaint: str
+) -> None:
+    task = task_id(await ask(fleet, YEARLY))
+    before = await scheduled(fleet)
+    assert complaint in await ask(fleet, ("update_task", {"taskId": task} | change))
+    assert await scheduled(fleet) == before
+
+
+@pytest.mark.spec("T3")
+async def test_a_task_that_is_not_there(fleet: Fleet) -> None:
+    task = task_id(await ask(fleet, WATER))
+    await ask(fleet, ("cancel_task", {"taskId": task}))
+    for tool in ("cancel_task", "pause_task", "resume_task"):
+        for handle in (task, "12345678", "%%%%%%%%", "________"):
+            assert f"there is no scheduled task {handle!r}" in await ask(fleet, (tool, {"taskId": handle}))
+
+
+@pytest.mark.spec("T3")
+async def test_an_end_that_fits_several_is_not_guessed(fleet: Fleet) -> None:
+    await ask(fleet, WATER)
+    [task] = await scheduled(fleet)
+    copy = dict(task._mapping) | {"seq": 1000}
+    await fleet.insert(MessageIn, copy | {"id": f"x{task.id[1:]}"})
+    said = await ask(fleet, ("cancel_task", {"taskId": short(task.id)}))
+    assert "may be one of several tasks; give the whole id" in said
+    assert await ask(fleet, ("cancel_task", {"taskId": task.id})) == f"task {short(task.id)} is cancelled"
+
+
+# --- From within the task's own run ------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("T3")
+async def test_a_run_can_end_its_series(fleet: Fleet) -> None:
+    task = task_id(await ask(fleet, YEARLY))
+    said = await run_due(fleet, ("cancel_task", {"taskId": task}))
+    assert said == f"task {task} runs now, and this is its last run"
+    await fleet.sweep()
+    [row] = await scheduled(fleet)
+    assert row.status == "completed"
+
+
+@pytest.mark.spec("T3")
+async def test_a_run_can_change_and_pause_what_follows(fleet: Fleet) -> None:
+    task = task_id(await ask(fleet, YEARLY))
+    said = await run_due(fleet, ("update_task", {"taskId": task, "prompt": "look at the roses"}))
+    assert said.startswith(f"task {task} is changed from its next run on")
+    await fleet.sweep()
+    done, following = sorted(await scheduled(fleet), key=lambda row: row.status)
+    assert (done.status, done.content["prompt"]) == ("completed", "water the plants")
+    assert (following.status, following.content["prompt"]) == ("pending", "look at the roses")
+
+    said = await run_due(fleet, ("pause_task", {"taskId": task}), LIST)
+    assert "| paused | look at the roses" in said
+    await fleet.sweep()
+    assert sorted(row.status for row in await scheduled(fleet)) == ["completed", "completed", "paused"]
+    await ask(fleet, ("resume_task", {"taskId": task}))
+    assert sorted(row.status for row in await scheduled(fleet)) == ["completed", "completed", "pending"]
+
+
+@pytest.mark.spec("T3")
+async def test_a_run_can_take_its_recurrence_away(fleet: Fleet) -> None:
+    task = task_id(await ask(fleet, YEARLY))
+    said = await run_due(fleet, ("update_task", {"taskId": task, "recurrence": ""}), LIST)
+    assert said == "There are no scheduled tasks in this conversation."
+    await fleet.sweep()
+    assert [row.status for row in await scheduled(fleet)] == ["completed"]
+
+
+@pytest.mark.parametrize("tool", ["pause_task", "update_task"])
+@pytest.mark.spec("T3")
+async def test_a_run_that_is_the_only_one_has_no_later_one_to_change(fleet: Fleet, tool: str) -> None:
+    task = task_id(await ask(fleet, WATER))
+    arguments = {"taskId": task} | ({"prompt": "again"} if tool == "update_task" else {})
+    assert "there is no later run" in await run_due(fleet, (tool, arguments))
+    assert [row.status for row in await scheduled(fleet)] == ["completed"]
+
+
+@pytest.mark.spec("T3", "S1")
+async def test_between_a_run_and_the_next_row_a_task_is_still_there(fleet: Fleet) -> None:
+    """The sweep has not come by: the series has no row that waits."""
+    task = task_id(await ask(fleet, YEARLY))
+    await run_due(fleet)
+    assert f"{task} | " in await ask(fleet, LIST)
+    assert await ask(fleet, ("cancel_task", {"taskId": task})) == f"task {task} is cancelled"
+    await fleet.sweep()
+    assert [row.status for row in await scheduled(fleet)] == ["completed"]
+
+
+@pytest.mark.spec("T3")
+async def test_a_list_survives_rows_nobody_would_schedule(fleet: Fleet) -> None:
+    await ask(fleet, YEARLY)
+    await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(recurrence="?", timezone="Mars"))
+    assert "| ? |" in await ask(fleet, LIST)
+    await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(status="completed", content={}))
+    assert "| ? |" in await ask(fleet, LIST)
+    await fleet.execute(delete(MessageIn).where(MessageIn.kind == "task"))
