@@ -32,6 +32,8 @@ _EVERYDAY: Final = frozenset(
     ("disabled", "required", "optional", "password", "postgres", "rabbitmq", "changeme", "longshore", "redacted")
 )
 
+# Fields of vendors that look like noise: a shape found in one would be chance.
+_SEALED: Final = frozenset(("signature", "data", "encrypted_content"))
 _ANY: Final = "surrogatepass"  # what is not text in the environment comes as half of a surrogate pair
 
 T = TypeVar("T")
@@ -91,10 +93,15 @@ class Redactor:
         return self._value(value)  # type: ignore[no-any-return]
 
     def record(self, item: Item) -> dict[str, Any]:
-        """An item of a conversation in its stored form. What only its author can read stays as it came: a vendor
-        refuses a thought whose signature does not fit."""
+        """An item of a conversation in its stored form. What only its author can read is kept as it came or not at
+        all: a vendor refuses a signed thought that was changed, and does without one that is not there."""
         record = to_record(item)
-        content = {key: part if key == "opaque" else self._value(part) for key, part in record["content"].items()}
+        content = dict(record["content"])
+        opaque = content.pop("opaque", None)
+        content = self._value(content)
+        if opaque is not None:
+            readable = {key: part for key, part in opaque.items() if key not in _SEALED}
+            content = content | {"opaque": opaque if self._value(readable) is readable else {}}
         return record | {"content": content}
 
     def stream(self) -> "StreamRedactor":
@@ -337,7 +344,7 @@ _SHAPES: Final = (
     _shape("AIza", (_WORD, 35, None), boundary=_BOUNDARY),
     _shape("glpat-", (_WORD, 16, None)),
     _shape("npm_", (_ALNUM, 36, None)),
-    _shape("hf_", (_ALNUM, 30, None)),
+    _shape("hf_", (_ALNUM, 30, None), boundary=_BOUNDARY),
     _shape("eyJ", (_WORD, 8, 1000), *_literal(".eyJ"), (r"[A-Za-z0-9._-]", 8, None), boundary=_BOUNDARY),
     *(_shape(f"{word} ", (_WIDE, 16, None), digit=True) for word in ("Bearer", "bearer", "BEARER", "Basic")),
     _shape("hooks.slack.com/", ("[a-z]", 4, 12), ("/", 1, 1), (r"[A-Za-z0-9/_-]", 16, None)),

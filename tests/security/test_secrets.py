@@ -5,6 +5,7 @@ import io
 import json
 import logging
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,7 +43,7 @@ class Leaked(BaseModel):
     fail: bool = False
 
 
-async def _leak(arguments: Leaked, _: ToolContext) -> str:
+async def _leak(arguments: Leaked, context: ToolContext) -> str:
     logging.getLogger("some.library").warning("asked with %s", arguments)
     if arguments.fail:
         raise ToolError(f"refused: {SLIP}")
@@ -152,7 +153,7 @@ async def test_a_model_and_a_tool_that_say_too_much(
         )
     )
     async with model_api(monkeypatch, said) as server:
-        server.manner.chunk = chunk
+        server.manner = replace(server.manner, chunk=chunk)
         await leaky.add_group(provider=provider)
         await leaky.send("go")
         assert await leaky.answer_wakes() == ["completed"]
@@ -167,8 +168,8 @@ async def test_a_model_and_a_tool_that_say_too_much(
     assert "asked with" in logs.getvalue()
     [answer] = await leaky.outbox()
     assert answer.content["text"].endswith(f"and postgresql://me:{LABEL}@db.example.com/x; that is all.")
-    opaque = [row.content["opaque"] for row in await leaky.rows(TranscriptItem) if row.type == "thinking"]
-    assert all(LABEL not in json.dumps(part.get("signature", "")) for part in opaque)
+    thoughts = [row.content for row in await leaky.rows(TranscriptItem) if row.type == "thinking"]
+    assert all(LABEL not in json.dumps(thought["opaque"]) for thought in thoughts), "whole, or not at all"
 
 
 @pytest.mark.parametrize("provider", ["anthropic", "openai"])
@@ -176,7 +177,7 @@ async def test_a_vendor_whose_error_says_too_much(
     leaky: Fleet, heard: Heard, logs: io.StringIO, monkeypatch: pytest.MonkeyPatch, provider: str
 ) -> None:
     async with model_api(monkeypatch) as server:
-        server.faults.add(refuse("invalid_request", message=f"no: {SLIP}", times=None))
+        server.faults.add(refuse("invalid", message=f"no: {SLIP}", times=None))
         await leaky.add_group(provider=provider)
         await leaky.send("go")
         assert await leaky.answer_wakes() == ["failed"]

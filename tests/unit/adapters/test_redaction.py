@@ -238,6 +238,8 @@ def test_values_are_searched_all_through_and_kept_if_clean() -> None:
 def test_what_only_its_author_can_read_stays_as_it_came() -> None:
     thought = KNOWN.record(Thought("anthropic", f"hm {KEY}", {"signature": KEY}))
     assert thought["content"] == {"provider": "anthropic", "text": f"hm {LABEL}", "opaque": {"signature": KEY}}
+    signed = {"type": "thinking", "thinking": f"hm {KEY}", "signature": "abc"}
+    assert KNOWN.record(Thought("anthropic", "hm", signed))["content"]["opaque"] == {}, "changed, it would be refused"
     assert KNOWN.record(Said("user", KEY))["content"] == {"text": LABEL}
     assert KNOWN.record(Called("1", "t", {"a": [KEY]}))["content"]["arguments"] == {"a": [LABEL]}
 
