@@ -10,6 +10,7 @@ from sqlalchemy import select
 
 from adapters.errors import AdapterError
 from adapters.registry import Registry
+from adapters.sandbox.choice import make_sandbox
 from gateway.keys import missing_key
 from models import schema
 from models.database import Database, database_clock, database_url, shown
@@ -52,6 +53,19 @@ async def examine(settings: Settings, registry: Registry) -> AsyncIterator[Check
             await db.close()
     async for check in _broker(settings):
         yield check
+    yield await _sandbox(settings)
+
+
+async def _sandbox(settings: Settings) -> Check:
+    """As on this machine; workers elsewhere try their own when they start."""
+    sandbox = make_sandbox(settings.sandbox, image=settings.sandbox_image, uid=settings.sandbox_uid)
+    probe = await sandbox.probe()
+    if not probe.ok:
+        detail = f"{sandbox.name}: {probe.detail}; agents here have no run_command and no MCP servers"
+        return Check("sandbox", "warning", detail, probe.fix)
+    if settings.sandbox == "none":
+        return Check("sandbox", "warning", "agents' programs run unconfined", "unset LONGSHORE_SANDBOX")
+    return Check("sandbox", "ok", f"{sandbox.name}: {probe.detail}")
 
 
 async def _database(settings: Settings) -> Check:

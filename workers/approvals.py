@@ -14,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import ParkedError
 from adapters.events import ApprovalRequested
-from adapters.redaction import Redactor
 from models.base import AnyRow
 from models.consent import decide_approval, expire_approval, find_approval, put_approval, use_approval
 from models.database import Database
@@ -39,14 +38,11 @@ def hash_of(payload: Mapping[str, Any]) -> str:
 class Consent:
     """The approvals of one turn's risky calls."""
 
-    def __init__(
-        self, db: Database, bells: Bells, journal: Journal, caller: Caller, redactor: Redactor, seconds: float
-    ) -> None:
+    def __init__(self, db: Database, bells: Bells, journal: Journal, caller: Caller, seconds: float) -> None:
         self._db = db
         self._bells = bells
         self._journal = journal
         self._caller = caller
-        self._redactor = redactor
         self._seconds = seconds
 
     async def take(self, step_id: str, tool: str, arguments: Mapping[str, Any]) -> str | Literal["used"] | None:
@@ -72,8 +68,7 @@ class Consent:
                 return f"{tool} was not approved: nobody decided in time."
 
     async def _use(self, approval: AnyRow, tool: str, payload: dict[str, Any]) -> str | None:
-        shown = self._redactor.value(payload)
-        if approval.payload_hash != hash_of(payload) or approval.payload != shown:
+        if not approval.payload_hash == hash_of(payload) == hash_of(approval.payload):
             return f"{tool} was not run: this is not the call that was approved. Ask again with a new call."
 
         async def work(conn: AsyncConnection, _: int) -> None:
@@ -86,8 +81,7 @@ class Consent:
         return {"agent_group": self._caller.turn.folder, "session": self._caller.session_id}
 
     async def _ask(self, step_id: str, tool: str, payload: dict[str, Any]) -> None:
-        shown = self._redactor.value(payload)
-        words = ", ".join(f"{key}={value}" for key, value in shown["arguments"].items())
+        words = ", ".join(f"{key}={value}" for key, value in payload["arguments"].items())
         summary = f"{self._caller.turn.folder} wants {tool}({words})"
         summary = summary if len(summary) <= SUMMARY_LIMIT else f"{summary[: SUMMARY_LIMIT - 1]}…"
         places = await self._db.read(lambda conn: approver_addresses(conn, self._caller.turn.agent_group_id))
@@ -112,7 +106,7 @@ class Consent:
             "category": CATEGORY,
             "summary": summary,
             "risk": "high",
-            "payload": shown,
+            "payload": payload,
             "payload_hash": hash_of(payload),
         }
 
@@ -120,7 +114,7 @@ class Consent:
             await put_approval(conn, self._seconds, **asked)
             await store_notices(conn, [row | {"seq": first_seq + number} for number, row in enumerate(rows)])
 
-        event = ApprovalRequested(id=step_id, category=CATEGORY, summary=summary, risk="high", context=shown)
+        event = ApprovalRequested(id=step_id, category=CATEGORY, summary=summary, risk="high", context=payload)
         await self._journal.write(work, activity="awaiting human", messages=len(rows), events=[event])
         for row in rows:
             self._bells.deliver(row["id"])

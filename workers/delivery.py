@@ -198,18 +198,19 @@ async def _delivered(runtime: Runtime, row: AnyRow, receipt: Receipt) -> str | N
 
 
 async def _failed(runtime: Runtime, row: AnyRow, channel: Channel, error: DeliveryError) -> str | None:
+    why = runtime.redactor.text(str(error))
     if error.may_have_arrived and not channel.capabilities.idempotent:
-        return await _give_up(runtime, row, ErrorClass.TRANSPORT, str(error), status="unknown")
+        return await _give_up(runtime, row, ErrorClass.TRANSPORT, why, status="unknown")
     delay = runtime.backoff.delay(row.attempts, error.retry_after) if error.retryable else None
     if delay is None:
         error_class = ErrorClass.TRANSPORT if error.retryable else ErrorClass.INVALID_REQUEST
-        return await _give_up(runtime, row, error_class, str(error))
-    log.warning("delivery.retry", message=row.id, channel=row.channel_type, error=str(error), retry_in=delay)
-    changes = {"status": "pending", "error": str(error), "error_class": ErrorClass.TRANSPORT}
+        return await _give_up(runtime, row, error_class, why)
+    log.warning("delivery.retry", message=row.id, channel=row.channel_type, error=why, retry_in=delay)
+    changes = {"status": "pending", "error": why, "error_class": ErrorClass.TRANSPORT}
     await runtime.db.transact(
         lambda conn: settle_delivery(conn, row.id, row.claim_token, deliver_after=now(delay), **changes)
     )
-    event = DeliveryChanged(message=row.seq, status="retrying", channel=row.channel_type, error=str(error))
+    event = DeliveryChanged(message=row.seq, status="retrying", channel=row.channel_type, error=why)
     runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
     return None  # those behind it wait for it
 

@@ -95,6 +95,8 @@ class JournaledToolBox:
         return tuple(tool.spec for tool in self._tools.values())
 
     async def call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
+        # What is kept of a call has no secrets in it, and what is run must be what is kept: it may be run from there.
+        arguments = self._equipment.redactor.value(dict(arguments))
         key = _step_key(f"{self._key_prefix}{call_id}:{name}")
         earlier = await self._db.read(lambda conn: find_step(conn, self._journal.turn_id, key))
         if earlier is not None and earlier.status != "started":
@@ -153,7 +155,6 @@ class JournaledToolBox:
     async def _begin(self, key: str, tool: Tool[Any], arguments: Mapping[str, Any]) -> str:
         step_id = new_id()
         turn_id = self._journal.turn_id
-        given = self._equipment.redactor.value(json.loads(json.dumps(dict(arguments), default=str)))
 
         async def work(conn: AsyncConnection, _: int) -> None:
             await insert_ignoring(
@@ -166,7 +167,7 @@ class JournaledToolBox:
                 kind="tool",
                 name=tool.name,
                 idempotent=tool.idempotent,
-                input=given,
+                input=json.loads(json.dumps(dict(arguments), default=str)),
             )
 
         await self._journal.write(work, activity=f"tool: {tool.name}")

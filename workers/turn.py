@@ -270,7 +270,7 @@ class _Attempt:
             replace(given, system_prompt=prompt),
             self._notebook,
             FleetGate(provider, runtime.breaker, runtime.governor, self._purse, self._notebook),
-            Compactor(workspace),
+            Compactor(workspace.root),
             self._watchdog.alive,
             media.load,
         )
@@ -288,14 +288,7 @@ class _Attempt:
             self._watchdog,
             caller,
             Equipment(workspace, runtime.outbox.root, runtime.web, runtime.redactor, sandbox),
-            Consent(
-                runtime.db,
-                runtime.bells,
-                self._journal,
-                caller,
-                runtime.redactor,
-                runtime.settings.approval_seconds,
-            ),
+            Consent(runtime.db, runtime.bells, self._journal, caller, runtime.settings.approval_seconds),
             # A provider that asks anew on a second attempt may use an id again for another call.
             key_prefix="" if self._replays_steps() else f"{turn.attempt}:",
         )

@@ -25,13 +25,22 @@ _RISKS = {"low": "low", "medium": "[yellow]medium[/yellow]", "high": "[red]high[
 
 
 def approvals(
+    approval: Annotated[str | None, typer.Argument(help="show this one whole (the end of its id is enough)")] = None,
     everything: Annotated[bool, typer.Option("--all", help="also those that were decided or came too late")] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
-    """List what waits for a decision, the oldest first."""
+    """List what waits for a decision, the oldest first; or show one whole, as it would be done."""
 
     async def command(desk: Desk) -> None:
+        if approval is not None:
+            row = await _find(desk, approval)
+            if as_json:
+                print_json(dict(row._mapping))
+            else:
+                out.print(f"{shown(row.summary)}\n{_state(row)}\n", soft_wrap=True)
+                print_json(row.payload)
+            return
         query = _asked().order_by(Approval.created_at, Approval.id).limit(limit)
         if not everything:
             query = query.where(Approval.status == "pending", Approval.expires_at > now())
@@ -66,19 +75,24 @@ def deny(approval: Annotated[str, typer.Argument(help="the approval's id (its en
 
 
 async def _decide(desk: Desk, fragment: str, *, approve: bool, usd: float | None) -> None:
+    row = await _find(desk, fragment)
+    if row.category == BUDGET:
+        decided = await decide_raise(desk.db, row.id, approve=approve, decided_by=BY, usd=usd)
+    elif usd is not None:
+        fail("--usd is for a budget; this is about a call", 2)
+    else:
+        decided = await decide_call(desk.db, row.id, approve=approve, decided_by=BY)
+    for session_id, provider in decided.wakes:
+        desk.bells.wake(session_id, provider or desk.settings.default_provider)
+    out.print(shown(decided.text), soft_wrap=True)
+
+
+async def _find(desk: Desk, fragment: str) -> AnyRow:
     query = _asked().where(Approval.id.endswith(fragment, autoescape=True)).limit(5)
     rows = await desk.db.read(lambda conn: _rows(conn, query))
     if len(rows) != 1:
         fail(f"{'several approvals end' if rows else 'no approval ends'} with {fragment!r}; see: longshore approvals")
-    if rows[0].category == BUDGET:
-        decided = await decide_raise(desk.db, rows[0].id, approve=approve, decided_by=BY, usd=usd)
-    elif usd is not None:
-        fail("--usd is for a budget; this is about a call", 2)
-    else:
-        decided = await decide_call(desk.db, rows[0].id, approve=approve, decided_by=BY)
-    for session_id, provider in decided.wakes:
-        desk.bells.wake(session_id, provider or desk.settings.default_provider)
-    out.print(shown(decided.text), soft_wrap=True)
+    return rows[0]
 
 
 def _asked() -> Select[Any]:

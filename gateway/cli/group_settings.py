@@ -13,7 +13,9 @@ from typing import Any
 import yaml
 
 from adapters.errors import AdapterError
+from adapters.policy import Policy, PolicyError, parse_policy
 from adapters.registry import Registry
+from adapters.tools.mcp_pins import check_pinned
 from gateway.cli.figures import money
 from models.base import AnyRow
 
@@ -52,6 +54,10 @@ class GroupSettings:
     def budget(self) -> dict[str, float]:
         return dict(self.config.get("budget") or {})
 
+    @property
+    def policy(self) -> dict[str, Any]:
+        return dict(self.config.get("policy") or {})
+
     def columns(self) -> dict[str, Any]:
         return {"name": self.name, "provider": self.provider, "model": self.model, "config": dict(self.config)}
 
@@ -71,6 +77,7 @@ class Changes:
     fallbacks: tuple[str, ...] | None = None
     budget: Mapping[str, float | None] = field(default_factory=dict)
     options: Mapping[str, "OptionValue | None"] = field(default_factory=dict)
+    policy: Mapping[str, Any] | None = None  # empty: back to the default
 
     @property
     def anything(self) -> bool:
@@ -93,6 +100,9 @@ class Changes:
             kept = {key: value for key, value in before.options.items() if key not in self.options}
             named = {key: option.value for key, option in self.options.items() if option is not None}
             after = after.with_config(provider_options=kept | named)
+        if self.policy is not None:
+            _check_policy(self.policy, registry)
+            after = after.with_config(policy=dict(self.policy))
         if not after.name.strip():
             raise GroupSettingsError("--name is empty")
         if self.provider is not None or self.options:
@@ -118,6 +128,17 @@ def parse_options(given: Sequence[str]) -> dict[str, OptionValue | None]:
     return options
 
 
+def parse_policy_file(text: str) -> dict[str, Any]:
+    """The policy in a YAML or JSON file; what it says is checked when it is applied."""
+    try:
+        loaded = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise GroupSettingsError(f"--policy: the file is neither JSON nor YAML ({error})".splitlines()[0]) from None
+    if not isinstance(loaded, dict):
+        raise GroupSettingsError("--policy: the file must hold a mapping, for example `commands: [git, python3]`")
+    return loaded
+
+
 def parse_budget(option: str, given: str | None) -> float | None:
     """A day's dollars, or None for `none`."""
     if given is None or given.strip().lower() == NONE:
@@ -139,7 +160,8 @@ def described(settings: GroupSettings, default_provider: str, default_model: str
     lines.append(("fallbacks", ", then ".join(settings.fallbacks) or NONE))
     lines.append(("budget", budget_words(settings.budget) or NONE))
     options = ", ".join(f"{key}={_value_words(key, value)}" for key, value in sorted(settings.options.items()))
-    return [*lines, ("options", options or NONE)]
+    lines.append(("options", options or NONE))
+    return [*lines, *(("policy", f"{key}: {_value_words(key, value)}") for key, value in settings.policy.items())]
 
 
 def budget_words(budget: Mapping[str, float]) -> str:
@@ -182,6 +204,23 @@ def _check_fallbacks(after: GroupSettings, registry: Registry, default_provider:
             reason = "is the agent's own provider" if provider == own else "names a provider twice"
             raise GroupSettingsError(f"fallback {fallback!r} {reason}: a fallback is another provider")
         seen.add(provider)
+
+
+def _check_policy(policy: Mapping[str, Any], registry: Registry) -> None:
+    try:
+        checked = parse_policy({"policy": policy})
+        for name, server in checked.mcp_servers.items():
+            check_pinned(name, server)
+    except PolicyError as error:
+        fields = ", ".join(Policy.model_fields)
+        raise GroupSettingsError(f"{error} (a policy has: {fields})") from None
+    unknown = sorted({*checked.approve, *checked.without} - set(registry.tools.names))
+    external = [name for name in unknown if name.partition("__")[0] in checked.mcp_servers]
+    if wrong := [name for name in unknown if name not in external]:
+        raise GroupSettingsError(f"policy: there is no tool {wrong[0]!r}; see: longshore tools")
+    for name, destination in checked.destinations.items():
+        if destination.channel_type not in registry.channels.names:
+            raise GroupSettingsError(f"policy.destinations.{name}: there is no channel {destination.channel_type!r}")
 
 
 def _parse_value(option: str, text: str) -> Any:

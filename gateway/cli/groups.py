@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import Desk, fail, out, print_json, run, shown
 from gateway.cli.group_settings import (
+    DEFAULT,
     Changes,
     GroupSettings,
     GroupSettingsError,
@@ -20,6 +21,7 @@ from gateway.cli.group_settings import (
     described,
     parse_budget,
     parse_options,
+    parse_policy_file,
 )
 from gateway.cli.listening import warn_of_provider
 from models.base import AnyRow
@@ -43,6 +45,10 @@ Options = Annotated[
 ]
 Script = Annotated[
     Path | None, typer.Option(help="for the scripted provider: a script file", exists=True, dir_okay=False)
+]
+PolicyFile = Annotated[
+    str | None,
+    typer.Option("--policy", metavar="FILE", help="what it may do: a YAML file (docs/tools.md), or `default`"),
 ]
 AsJson = Annotated[bool, typer.Option("--json")]
 
@@ -73,12 +79,13 @@ def add(
     daily_budget: DailyBudget = None,
     user_daily_budget: UserBudget = None,
     option: Options = None,
+    policy: PolicyFile = None,
     script: Script = None,
 ) -> None:
     """Make an agent."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,99}", folder):
         fail(f"{folder!r} cannot be a folder: use small letters, digits, - and _", 2)
-    changes = _changes(name, provider, model, fallback, False, daily_budget, user_daily_budget, option, script)
+    changes = _changes(name, provider, model, fallback, False, daily_budget, user_daily_budget, option, policy, script)
 
     async def command(desk: Desk) -> None:
         default = desk.settings.default_provider
@@ -112,13 +119,16 @@ def change(
     daily_budget: DailyBudget = None,
     user_daily_budget: UserBudget = None,
     option: Options = None,
+    policy: PolicyFile = None,
     script: Script = None,
     as_json: AsJson = False,
 ) -> None:
     """Change how an agent runs: only what is named here. Its next turn goes by it."""
     if fallback and no_fallbacks:
         fail("--fallback and --no-fallbacks exclude each other", 2)
-    changes = _changes(name, provider, model, fallback, no_fallbacks, daily_budget, user_daily_budget, option, script)
+    changes = _changes(
+        name, provider, model, fallback, no_fallbacks, daily_budget, user_daily_budget, option, policy, script
+    )
 
     async def command(desk: Desk) -> None:
         if changes.anything:
@@ -172,6 +182,7 @@ def _changes(
     daily_budget: str | None,
     user_daily_budget: str | None,
     option: list[str] | None,
+    policy: str | None,
     script: Path | None,
 ) -> Changes:
     for given, value in (("--provider", provider), ("--model", model)):
@@ -193,6 +204,7 @@ def _changes(
             fallbacks=() if no_fallbacks else tuple(fallback) if fallback else None,
             budget={key: usd for key, (given, usd) in budget.items() if given is not None},
             options=options,
+            policy=_policy(policy),
         )
 
     return _sentence(parse, code=2)
@@ -203,6 +215,12 @@ def _sentence(work: Callable[[], T], code: int = 1) -> T:
         return work()
     except GroupSettingsError as error:
         fail(str(error), code)
+
+
+def _policy(given: str | None) -> dict[str, Any] | None:
+    if given is None:
+        return None
+    return {} if given == DEFAULT else parse_policy_file(_read(Path(given)))
 
 
 def _read(script: Path) -> str:

@@ -14,6 +14,7 @@ from gateway.cli.owners import owners
 from gateway.cli.providers import providers
 from gateway.cli.questions import answer, questions
 from gateway.cli.sessions import sessions
+from gateway.cli.tools import tools
 from gateway.cli.up import up
 from gateway.cli.upkeep import doctor, health, migrate
 from gateway.cli.usage import usage
@@ -40,6 +41,7 @@ app.command()(approvals)
 app.command()(approve)
 app.command()(deny)
 app.command()(providers)
+app.command()(tools)
 app.command()(usage)
 app.command()(doctor)
 app.command()(health)

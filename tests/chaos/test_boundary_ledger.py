@@ -23,7 +23,7 @@ from tests.support.boundary_plan import ANSWER, MODEL_CALLS, ROUNDS, TOOLS
 from workers.toolbox import EFFECT_UNKNOWN
 
 NAMES = [tool.name for tool in TOOLS]
-NOTES = [tool.note for tool in TOOLS if tool.stages]
+NOTES = [tool.note for tool in TOOLS if tool.sends]
 COST = 0.25
 Row = SimpleNamespace
 

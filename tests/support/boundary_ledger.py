@@ -136,9 +136,9 @@ class Evidence:
         if texts.count(ANSWER) != 1:
             yield f"{texts.count(ANSWER)} answers"
         for tool in TOOLS:
-            if texts.count(tool.note) != int(tool.stages):
+            if texts.count(tool.note) != int(bool(tool.sends)):
                 yield f"{texts.count(tool.note)} messages of {tool.name}"
-        if len(texts) != 1 + sum(tool.stages for tool in TOOLS) or texts[-1] != ANSWER:
+        if len(texts) != 1 + sum(bool(tool.sends) for tool in TOOLS) or texts[-1] != ANSWER:
             yield f"it said {texts}"
         if list(self.shown) != texts:
             yield f"delivered was {list(self.shown)}"

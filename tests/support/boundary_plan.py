@@ -9,16 +9,17 @@ from tests.support.model_api import Call, Script, Think, reply, rule, script
 
 @dataclass(frozen=True)
 class Planned:
-    """One tool, called once. `stages`: it also sends a message on the way. `seconds`: how long its work takes."""
+    """One tool, called once. `sends`: the number of the message it sends on the way (0: none). `seconds`: how long its
+    work takes."""
 
     name: str
     idempotent: bool
-    stages: bool = False
+    sends: int = 0
     seconds: float = 0.0
 
     @property
     def result(self) -> str:
-        return f"{self.name} is done"
+        return f"sent as message {self.sends}" if self.sends else f"{self.name} is done"
 
     @property
     def note(self) -> str:
@@ -34,8 +35,8 @@ ROUNDS: tuple[tuple[Planned, ...], ...] = (
         Planned("t04", idempotent=True),
         Planned("t05", idempotent=True, seconds=0.06),
     ),
-    (Planned("t06", idempotent=True, stages=True),),
-    (Planned("t07", idempotent=False), Planned("t08", idempotent=True, stages=True)),
+    (Planned("t06", idempotent=True, sends=2),),
+    (Planned("t07", idempotent=False), Planned("t08", idempotent=True, sends=3)),
     (Planned("t09", idempotent=False),),
     (Planned("t10", idempotent=True),),
 )

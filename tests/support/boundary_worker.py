@@ -29,6 +29,7 @@ from pydantic import BaseModel
 
 import models.database
 import workers.toolbox
+from adapters.actions import Send
 from adapters.contracts import ToolOutcome
 from adapters.events import TextDelta, Thinking
 from adapters.model_port import ModelProvider, ModelReply, ModelRequest
@@ -156,16 +157,14 @@ class NoArguments(BaseModel):
 
 
 def make_tool(planned: Planned, effects: Path, trace: Trace) -> Tool[NoArguments]:
-    async def handler(arguments: NoArguments, context: ToolContext) -> str:
+    async def handler(arguments: NoArguments, context: ToolContext) -> str | Send:
         trace(BEFORE_EFFECT + planned.name)
         with effects.open("a") as file:
             file.write(f"{planned.name}\n")
         trace(AFTER_EFFECT + planned.name)
-        if planned.stages:
-            context.send({"text": planned.note})
         if planned.seconds:
             await asyncio.sleep(planned.seconds)
-        return planned.result
+        return Send({"text": planned.note}) if planned.sends else planned.result
 
     return Tool(planned.name, "Does its part.", NoArguments, handler, idempotent=planned.idempotent)
 
