@@ -107,8 +107,6 @@ class Web:
 
     def _redirected(self, origin: _Target, location: str, hosts: Collection[str]) -> _Target:
         try:
-            if _FORBIDDEN.search(location):
-                raise WebError("it is not a web address")
             target = self._checked(str(origin.url.join(location)), hosts)
             if origin.url.scheme == "https" and target.url.scheme == "http":
                 raise WebError("that would be without encryption")
