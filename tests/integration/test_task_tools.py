@@ -407,3 +407,16 @@ async def test_a_list_survives_rows_nobody_would_schedule(fleet: Fleet) -> None:
     await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(status="completed", content={}))
     assert "| ? |" in await ask(fleet, LIST)
     await fleet.execute(delete(MessageIn).where(MessageIn.kind == "task"))
+
+
+@pytest.mark.spec("T3", "S1")
+async def test_a_series_has_one_run_for_a_date(fleet: Fleet) -> None:
+    """Two rows of a series cannot have the same date: the second is refused rather than left out in silence."""
+    task = task_id(await ask(fleet, YEARLY))
+    [row] = await scheduled(fleet)
+    done = {"id": "done", "seq": 1000, "status": "completed", "recurred": True}
+    other = TOMORROW + timedelta(days=3)
+    await fleet.insert(MessageIn, dict(row._mapping) | done | {"process_after": other})
+    said = await ask(fleet, ("update_task", {"taskId": task, "processAfter": other.isoformat()}))
+    assert said.startswith("that task has had a run for ")
+    assert (await scheduled(fleet))[0].process_after == TOMORROW

@@ -114,6 +114,7 @@ async def _pause(conn: AsyncConnection, caller: Caller, task: AnyRow) -> str:
     else:
         _check_goes_on(task)
         due = _next(task.recurrence, task.process_after, task.timezone)
+        await _check_free(conn, task, due)
         await write_next(conn, task, caller.session_id, due, status="paused")
     return "is paused; resume_task lets it run again"
 
@@ -126,6 +127,7 @@ async def _resume(conn: AsyncConnection, task: AnyRow) -> str:
     at = await database_now(conn)
     if task.recurrence is not None and due <= at:
         due = _next(task.recurrence, at, task.timezone)
+        await _check_free(conn, task, due)
     await change_task(conn, task.id, status="pending", process_after=due)
     return f"goes on: {_words(due, task.recurrence, task.timezone)}"
 
@@ -173,8 +175,11 @@ def _check_goes_on(task: AnyRow) -> None:
 
 
 async def _check_free(conn: AsyncConnection, task: AnyRow, due: datetime) -> None:
+    """A series has one row for a date: a second would not be written, and the series would end without a word."""
     if await is_taken(conn, task.series_id or task.id, due, task.id):
-        raise ToolError("that task has a run at exactly that moment already; choose another processAfter")
+        raise ToolError(
+            f"that task has had a run for {due.isoformat()} already; update_task can give it another processAfter"
+        )
 
 
 def _check_date(date: datetime, at: datetime) -> None:
