@@ -43,29 +43,28 @@ async def mcp_client_of(url: str, token: str) -> AsyncIterator[Client]:
         yield client
 
 
-CALLS: dict[str, tuple[str, dict[str, Any]]] = {
-    "send_message": ("send_message", {"text": "on my way 🚢"}),
-    "bad arguments": ("send_message", {"text": ""}),
-    "unknown argument": ("send_message", {"text": "x", "session_id": "another"}),
-    "a place it does not know": ("send_message", {"text": "x", "to": "the board"}),
-    "a skill": ("read_skill", {"name": "greeting"}),
-    "no such skill": ("read_skill", {"name": "missing"}),
-    "not a time zone": ("clock", {"timezone": "Mars/Phobos"}),
-    "the time": ("clock", {}),
-    "no such tool": ("drop_tables", {"all": True}),
-    "a question": ("ask_user_question", {"title": "Sure?", "question": "Delete it?", "options": ["yes", "no"]}),
-    "needs approval": ("send_to_agent", {"to": "other", "text": "x"}),
+CALLS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "send_message": ("done", "send_message", {"text": "on my way 🚢"}),
+    "bad arguments": ("failed", "send_message", {"text": ""}),
+    "unknown argument": ("failed", "send_message", {"text": "x", "session_id": "another"}),
+    "a place it does not know": ("failed", "send_message", {"text": "x", "to": "the board"}),
+    "a skill": ("done", "read_skill", {"name": "greeting"}),
+    "no such skill": ("failed", "read_skill", {"name": "missing"}),
+    "the time": ("done", "clock", {}),
+    "not a time zone": ("failed", "clock", {"timezone": "Mars/Phobos"}),
+    "no such tool": ("failed", "drop_tables", {"all": True}),
+    "a question": ("parked", "ask_user_question", {"title": "Sure?", "question": "Delete?", "options": ["yes", "no"]}),
+    "needs approval": ("parked", "send_message", {"text": "may I?"}),
 }
 
 
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize("case", CALLS)
 @pytest.mark.spec("T1")
-async def test_the_same_tool_gives_the_same_to_an_api_provider_and_through_mcp(
-    fleet: Fleet, call: tuple[str, dict[str, Any]]
-) -> None:
-    name, arguments = call
+async def test_the_same_tool_gives_the_same_to_an_api_provider_and_through_mcp(fleet: Fleet, case: str) -> None:
+    expected, name, arguments = CALLS[case]
+    policy = {"approve": [name]} if case == "needs approval" else {}
     for folder in ("api", "cli"):
-        await fleet.add_group(folder, config={"policy": {"approve": ["send_to_agent"], "agents": ["*"]}})
+        await fleet.add_group(folder, config={"policy": policy})
         skill = fleet.runtime.settings.workspace_root / folder / "skills" / "greeting" / "SKILL.md"
         skill.parent.mkdir(parents=True)
         skill.write_text("Say hello, in Ünïcode.")
@@ -92,11 +91,13 @@ async def test_the_same_tool_gives_the_same_to_an_api_provider_and_through_mcp(
     [block] = result.content
     assert isinstance(block, types.TextContent)
     if isinstance(direct, ParkedError):
+        assert expected == "parked"
         assert binding.parked is not None
         assert (binding.parked.reason, binding.parked.seconds) == (direct.reason, direct.seconds)
         assert direct.reason in block.text
         assert not result.is_error
     else:
+        assert expected == ("done" if direct[1] else "failed")
         assert binding.parked is None
         assert (_timeless(block.text), not result.is_error) == (_timeless(direct[0]), direct[1])
     steps = await fleet.rows(Step)

@@ -39,7 +39,7 @@ async def opened_tools(fleet: Fleet, folder: str = "demo", *, key_prefix: str = 
                 Watchdog(runtime.settings.silent_seconds),
                 caller,
                 Equipment(workspace, runtime.outbox.root, runtime.web, runtime.redactor),
-                Consent(runtime.db, runtime.bells, journal, caller, runtime.redactor, 60.0),
+                Consent(runtime.db, runtime.bells, journal, caller, 60.0),
                 key_prefix=key_prefix,
             )
         finally:
