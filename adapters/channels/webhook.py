@@ -94,7 +94,7 @@ class WebhookChannel:
         endpoint = self._endpoints.get(name)
         if endpoint is None:
             raise DeliveryError(f"{VARIABLE} has no endpoint {name!r}", retryable=False)
-        said = {
+        said: dict[str, Any] = {
             "id": message.idempotency_key,
             "kind": message.kind,
             "thread": message.destination.thread_id,

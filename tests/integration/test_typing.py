@@ -1,0 +1,105 @@
+"""Showing that an agent is at work, and taking it away again."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from adapters.channels.fake import FakeChannel
+from adapters.contracts import Destination
+from adapters.events import ToolProgress
+from adapters.registry import Drivers, Registry
+from adapters.tool_port import Tool, ToolContext
+from tests.integration.conftest import MakeFleet
+from tests.support.boundary_worker import NoArguments
+from tests.support.fleet import Fleet
+from workers import toolbox
+from workers import typing as typing_sign
+
+pytestmark = pytest.mark.parametrize("database_kind", ["sqlite"])
+
+
+class Watched(FakeChannel):
+    def __init__(self, *, broken: bool = False) -> None:
+        super().__init__()
+        self.seen: list[bool] = []
+        self.broken = broken
+
+    async def show_typing(self, destination: Destination, *, on: bool) -> None:
+        self.seen.append(on)
+        if self.broken:
+            raise RuntimeError("no such sign")
+        await super().show_typing(destination, on=on)
+
+
+async def start(make_fleet: MakeFleet, channel: FakeChannel, script: str, **tools: Any) -> Fleet:
+    registry = Registry(channels=Drivers("channel", {"fake": channel}), tools=Drivers("tool", tools) if tools else None)
+    fleet = await make_fleet(registry)
+    await fleet.add_group(script=script)
+    await fleet.send("go", channel_type="fake", platform_id="room")
+    return fleet
+
+
+async def until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.spec("M13")
+async def test_shown_refreshed_and_cleared(make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typing_sign, "REFRESH_SECONDS", 0.01)
+    channel = Watched()
+    fleet = await start(make_fleet, channel, "- play: [{listen: 60}, {answer: done}]")
+    turn = asyncio.create_task(fleet.answer_wakes())
+    await until(lambda: channel.seen.count(True) >= 3)
+    assert channel.typing == {"room"}
+    turn.cancel()
+    await asyncio.gather(turn, return_exceptions=True)
+    await until(lambda: channel.seen[-1] is False)
+    assert channel.typing == set()
+
+
+@pytest.mark.spec("M13")
+async def test_cleared_after_an_answer_and_after_a_failure(make_fleet: MakeFleet) -> None:
+    channel = Watched()
+    fleet = await start(make_fleet, channel, "- play: [{fail: {class: transport}, until_attempt: 2}, {answer: done}]")
+    for status in ("waiting", "completed"):
+        await fleet.sweep()
+        while (outcome := await fleet.answer_wakes()) != [status]:
+            assert outcome in ([], ["nothing"])
+            await fleet.sweep()
+        await until(lambda: channel.seen[-1:] == [False] and channel.typing == set())
+
+
+@pytest.mark.spec("M13")
+async def test_a_platform_that_fails_at_it_does_not_harm_the_turn(make_fleet: MakeFleet) -> None:
+    channel = Watched(broken=True)
+    fleet = await start(make_fleet, channel, "fine")
+    assert await fleet.answer_wakes() == ["completed"]
+
+
+@pytest.mark.spec("M13")
+async def test_a_long_tool_shows_that_it_goes_on(make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(toolbox, "PROGRESS_SECONDS", 0.01)
+    told: list[ToolProgress] = []
+    enough = asyncio.Event()
+
+    async def slow(arguments: NoArguments, context: ToolContext) -> str:
+        await enough.wait()
+        return "at last"
+
+    tool = Tool("slow", "Takes long.", NoArguments, slow)
+    fleet = await start(make_fleet, Watched(), "- play: [{tool: slow}, {answer: '{result}'}]", slow=tool)
+    publish = fleet.runtime.publisher.publish
+
+    def hear(*envelopes: Any) -> None:
+        told.extend(e.event for e in envelopes if isinstance(e.event, ToolProgress))
+        if len(told) >= 2:
+            enough.set()
+        publish(*envelopes)
+
+    monkeypatch.setattr(fleet.runtime.publisher, "publish", hear)
+    assert await fleet.answer_wakes() == ["completed"]
+    assert [event.name for event in told[:2]] == ["slow", "slow"]
+    assert told[0].elapsed < told[1].elapsed
