@@ -340,7 +340,7 @@ def test_programs_die_with_a_worker_that_is_killed(workspace: Path) -> None:
     assert worker.stdout is not None
     with worker.stdout:
         assert worker.stdout.readline() == b"ready\n"
-        assert sleepers(seconds)
+        wait_until(lambda: sleepers(seconds), 30, "the program to be there")
         worker.kill()
         worker.wait()
     wait_until(lambda: not sleepers(seconds), 30, "the program to be gone")
