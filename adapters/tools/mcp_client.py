@@ -28,7 +28,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adapters.errors import SandboxError, ToolError
 from adapters.policy import McpServerPolicy, PolicyError
-from adapters.redaction import Redactor
+from adapters.redaction import LABEL, LEAST_CHARACTERS, Redactor
 from adapters.sandbox.port import Command, Sandbox, SandboxLimits, SandboxProcess
 from adapters.tool_port import Tool, ToolContext
 from adapters.tools.mcp_pins import check_pinned
@@ -40,6 +40,10 @@ CALL_SECONDS: Final = 60.0
 MAX_LINE: Final = 4 << 20
 # What is no message at all: banners are, a flood is not what a server prints by mistake.
 MAX_GARBAGE: Final = 64 << 20
+# All that a server sends in a turn. A request of its own counts for many: each is answered, and keeps room in memory
+# until the server reads the answer.
+MAX_MESSAGES: Final = 100_000
+REQUEST_WEIGHT: Final = 100
 MAX_TOOLS: Final = 100
 MAX_PAGES: Final = 20
 MAX_NAME: Final = 64
@@ -98,7 +102,7 @@ async def external_tools(
         for keeper in keepers:
             keeper.cancel()
         if keepers:
-            await _uninterrupted(asyncio.wait(keepers))
+            await _uninterrupted(asyncio.gather(*keepers, return_exceptions=True))
 
 
 class _Connection:
@@ -113,10 +117,12 @@ class _Connection:
         self._server = server
         self._redactor = Redactor()
         self._longest_secret = 0
+        self._short_secrets: list[str] = []
         self._dispatcher: JSONRPCDispatcher[Any] | None = None
         self._waiting: set[asyncio.Future[None]] = set()
         self._over = asyncio.Event()
         self._epitaph = ""
+        self._messages = 0
         self._garbage = Counter[str]()
         self._complaints = bytearray()
 
@@ -124,18 +130,20 @@ class _Connection:
         """Start it, talk to it until one of both ends, and see it gone."""
         try:
             check_pinned(self.name, self._server)
-            command = self._command(workspace, environ)
-            process = await sandbox.start(command)
+            process = await sandbox.start(self._command(workspace, environ))
         except (PolicyError, SandboxError, ToolError) as error:
-            self.problem = self._clean(f"{self.title} could not be started: {error}", MAX_REASON)
+            self.problem = self.clean(f"{self.title} could not be started: {error}", MAX_REASON)
             self._end()
             return
         except BaseException:
+            self.problem = f"{self.title} could not be started"
             self._end()
             raise
         listening = asyncio.create_task(self._listen_to_complaints(process))
         try:
             await self._converse(process)
+        except Exception:  # a mistake of ours or of the library's costs this server, not the turn
+            log.exception("mcp.conversation_failed", server=self.name)
         finally:
             await _uninterrupted(self._bury(process, listening))
 
@@ -151,10 +159,10 @@ class _Connection:
             raise ToolError(f"{self.title} did not answer within {CALL_SECONDS:g} s") from None
         except MCPError as error:
             if error.code != types.CONNECTION_CLOSED:
-                raise ToolError(self._clean(f"{self.title} refused: {error.message}", MAX_REASON)) from None
+                raise ToolError(self.clean(f"{self.title} refused: {error.message}", MAX_REASON)) from None
             await self._over.wait()
             raise ToolError(self._epitaph) from None
-        text = self._clean(_text_of(result), MAX_TEXT)
+        text = self.clean(_text_of(result), MAX_TEXT)
         if result.get("isError"):
             raise ToolError(text or f"{tool} failed and did not say why")
         return text or "(it answered with nothing)"
@@ -187,6 +195,7 @@ class _Connection:
             env[name] = value
         self._redactor = Redactor(secrets)
         self._longest_secret = max(map(len, secrets), default=0)
+        self._short_secrets = [secret for secret in secrets if 4 <= len(secret) < LEAST_CHARACTERS]
         return Command(
             argv=(self._server.command, *self._server.args),
             workspace=workspace,
@@ -250,6 +259,10 @@ class _Connection:
                 except ValueError:
                     self._garbage.update(lines=1, bytes=len(line))
                     continue
+                self._messages += REQUEST_WEIGHT if isinstance(message, types.JSONRPCRequest) else 1
+                if self._messages > MAX_MESSAGES:
+                    self._epitaph = f"{self.title} was stopped: it sent messages without end"
+                    return
                 await heard.send(SessionMessage(message))
 
     async def _lines(self, process: SandboxProcess) -> AsyncIterator[bytes]:
@@ -304,7 +317,7 @@ class _Connection:
         if not self.started.done() and self.problem is None:
             self.problem = self._epitaph
         if self.problem is not None:
-            self.problem = self._clean(self.problem, MAX_REASON)
+            self.problem = self.clean(self.problem, MAX_REASON)
         if self._garbage["lines"]:
             log.info("mcp.garbage", server=self.name, lines=self._garbage["lines"], bytes=self._garbage["bytes"])
         self._end()
@@ -317,14 +330,26 @@ class _Connection:
             return ""
         # A line that was cut may begin in the middle of a secret, which nobody would recognise.
         line = lines[last] if whole or last > 0 else lines[last][self._longest_secret :]
-        return f": {self._clean(line, MAX_REASON)}"
+        return f": {self.clean(line, MAX_REASON)}"
 
     def _end(self) -> None:
         self._over.set()
         _set(self.started)
 
-    def _clean(self, text: str, limit: int) -> str:
-        return _bounded(_printable(self._redactor.text(text)), limit)
+    def clean(self, text: str, limit: int) -> str:
+        """What may be shown of a text: no secrets, nothing invisible, and not without end. Most of a text that is much
+        too long is not even looked at, as that would hold up everybody else in this process."""
+        shown = self._redactor.text(text[: 2 * limit])
+        for secret in self._short_secrets:
+            shown = shown.replace(secret, LABEL)
+        cut = len(text) > 2 * limit
+        if cut:  # where it was cut, there may be half a secret, which nobody would recognise
+            shown = shown[: -3 * self._longest_secret or None]
+        shown = _printable(shown)
+        if len(shown) <= limit and not cut:
+            return shown
+        note = f"\n[cut: {limit} of {len(text)} characters are shown]" if limit == MAX_TEXT else ""
+        return shown[:limit] + note
 
 
 @contextmanager
@@ -386,7 +411,7 @@ def _make_tool(connection: _Connection, name: str, described: Mapping[str, Any])
 
     return Tool(
         name,
-        connection._clean(description if isinstance(description, str) else "", MAX_DESCRIPTION) or raw,
+        connection.clean(description if isinstance(description, str) else "", MAX_DESCRIPTION) or name,
         ExternalArguments,
         handler,
         needs_sandbox=True,
@@ -440,7 +465,7 @@ def _tidy(part: Any) -> Any:
     if not isinstance(part, dict):
         return part
     return {
-        key: _bounded(_printable(value), MAX_DESCRIPTION)
+        key: _printable(value[:MAX_DESCRIPTION])
         if key in ("description", "title") and isinstance(value, str)
         else _tidy(value)
         for key, value in part.items()
@@ -499,14 +524,6 @@ def _printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(c if c in "\n\t" or unicodedata.category(c)[0] != "C" else " " for c in text)
-
-
-def _bounded(text: str, limit: int) -> str:
-    if len(text) <= limit:
-        return text
-    return (
-        f"{text[:limit]}\n[cut: {len(text) - limit} of {len(text)} characters]" if limit >= MAX_TEXT else text[:limit]
-    )
 
 
 def _set(future: asyncio.Future[None]) -> None:

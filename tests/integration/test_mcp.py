@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from adapters.sandbox.port import Sandbox
 from adapters.tools import mcp_client
 from adapters.tools.mcp_client import ExternalTools, external_tools
 from models import MessageOut, Step
+from models.base import new_id
 from tests.support import mcp_stand_in
 from tests.support.fleet import Fleet
 from tests.support.turns import opened_tools
@@ -142,16 +144,17 @@ async def sandbox(request: pytest.FixtureRequest) -> Sandbox:
     if request.param == "none":
         return Unconfined()
     sandbox = Bubblewrap()
+    if sys.platform != "linux":
+        pytest.skip("bubblewrap exists on Linux only")
     probe = await sandbox.probe()
-    if not probe.ok:
-        pytest.skip(f"no bubblewrap here: {probe.detail}")
+    assert probe.ok, f"{probe.detail} {probe.fix}"
     return sandbox
 
 
 @pytest.fixture
 def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """With the stand-in in it. Whatever was started there is gone at the end."""
-    folder = tmp_path_factory.mktemp("workspace")
+    folder = tmp_path_factory.mktemp(f"workspace-{new_id()}")  # no other process has that in its command line
     for parent in (folder, *folder.parents):
         if parent.is_relative_to("/tmp") and parent != Path("/tmp") and parent.owner() == folder.owner():
             parent.chmod(0o755)  # a worker of root runs programs as somebody else
@@ -210,7 +213,7 @@ class TestExternalServers:
             assert (tool.spec.description, tool.spec.schema) == ("A tool.", mcp_stand_in.ANY)
             assert await call(offered, "good__echo", text="hé 🚢") == "hé 🚢"
             assert await call(offered, "two__echo", text="x" * 200_000) == (
-                "x" * 50_000 + "\n[cut: 150000 of 200000 characters]"
+                "x" * 50_000 + "\n[cut: 50000 of 200000 characters are shown]"
             )
             together = [call(offered, "good__echo", text=str(n)) for n in range(20)]
             assert await asyncio.gather(*together) == [str(n) for n in range(20)]
@@ -236,6 +239,10 @@ class TestExternalServers:
                 await call(offered, "good__refuse")
             assert str(failed.value) == "the MCP server good refused: there is no refuse [0m"
             assert await call(offered, "good__echo", text="on") == "on"
+
+    async def test_a_short_secret_is_one_too(self, start: Start) -> None:
+        async with start("broken", environ={"LONGSHORE_SECRET_API": "hunter2"}) as offered:
+            assert offered.problems["broken"].endswith("(exit 1): cannot open the licence [redacted]")
 
     async def test_a_server_that_dies_in_a_call_costs_its_own_tools(self, start: Start) -> None:
         async with start("good", two="good") as offered:
@@ -287,9 +294,10 @@ class TestExternalServers:
 
     async def test_output_without_end_is_ended(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(mcp_client, "MAX_GARBAGE", 5 << 20)
-        async with start("flooding") as offered:
+        async with start("flooding", "nagging") as offered:
             assert offered.problems == {
-                "flooding": "the MCP server flooding was stopped: it printed without end what is not MCP"
+                "flooding": "the MCP server flooding was stopped: it printed without end what is not MCP",
+                "nagging": "the MCP server nagging was stopped: it sent messages without end",
             }
 
     async def test_a_thousand_tools_are_a_hundred(self, start: Start) -> None:
@@ -307,7 +315,7 @@ class TestExternalServers:
             nested = tools["hostile__nested"].spec.schema["properties"]["a"]["description"]
             assert nested.startswith(" [2Jyyy")
             assert len(nested) == 1_000
-            assert tools["hostile__no_description"].description == "no_description"
+            assert tools["hostile__no_description"].description == "hostile__no_description"
             similar = [name for name in tools if name.startswith("hostile__with_space_and_dots_")]
             long = [name for name in tools if name.startswith("hostile__nnn")]
             assert (len(similar), len(long)) == (2, 2)

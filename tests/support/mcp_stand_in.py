@@ -134,6 +134,9 @@ def main() -> None:
     if manner == "flooding":
         while True:
             sys.stdout.write("no end " * 10_000)
+    if manner == "nagging":
+        while True:
+            say({"id": "again", "method": "ping"})
     if manner == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if manner == "noisy":
