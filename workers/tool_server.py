@@ -48,7 +48,9 @@ class Binding:
     """The tools of one turn, as long as it lasts. Itself a ToolBox: it remembers what waits for a person, and ends
     the calls that outlast the turn."""
 
-    def __init__(self, tools: ToolBox, url: str, hosts: list[str], socket_path: Path | None, seconds: float | None):
+    def __init__(
+        self, tools: ToolBox, url: str, hosts: list[str], socket_path: Path | None, seconds: float | None
+    ) -> None:
         self._tools = tools
         self.url: Final = url
         self.socket: Final = socket_path
@@ -85,17 +87,21 @@ class Binding:
     async def call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
         if not self._open:
             return ToolOutcome(TURN_OVER, ok=False)
-        with self._within(self._calls, self._tools.call(call_id, name, arguments), self._context.copy()) as task:
+        with self._within(self._calls, self._run(call_id, name, arguments), self._context.copy()) as task:
             try:
                 return await asyncio.shield(task)
-            except ParkedError as parked:
-                if self.parked is None or parked.seconds < self.parked.seconds:
-                    self.parked = parked
-                raise
             except asyncio.CancelledError:
                 if not task.cancelled():  # whoever asked has gone; nobody would hear the answer
                     raise
                 return ToolOutcome(TURN_OVER, ok=False)
+
+    async def _run(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
+        try:
+            return await self._tools.call(call_id, name, arguments)
+        except ParkedError as parked:  # also when nobody listens any more: the question has been put
+            if self.parked is None or parked.seconds < self.parked.seconds:
+                self.parked = parked
+            raise
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request that came with the token. In a task of its own, so that the turn's end can end it."""
