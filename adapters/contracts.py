@@ -135,7 +135,7 @@ class QueryInput:
     system_prompt: str = ""
     mcp_servers: Mapping[str, McpServer] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
-    policy: Policy = Policy()
+    policy: Policy = field(default_factory=Policy)
     task: TaskSpec | None = None
     limits: Limits = Limits()
     options: Mapping[str, Any] = field(default_factory=dict)  # the group's own settings for this provider

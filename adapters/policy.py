@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 # Not a boundary (python3 can do what ls cannot): the sandbox is. It keeps agents to what their operator had in mind.
 DEFAULT_COMMANDS: Final = (
-    "awk cat cp cut date diff du echo file find git grep gunzip gzip head jq ls md5sum mkdir mv python3 rm rmdir sed "
-    "seq sha256sum sort stat tail tar tee touch tr uniq unzip wc xargs zip"
-).split()
+    *("awk", "cat", "cp", "cut", "date", "diff", "du", "echo", "file", "find", "git", "grep", "gunzip", "gzip", "head"),
+    *("jq", "ls", "md5sum", "mkdir", "mv", "python3", "rm", "rmdir", "sed", "seq", "sha256sum", "sort", "stat", "tail"),
+    *("tar", "tee", "touch", "tr", "uniq", "unzip", "wc", "xargs", "zip"),
+)
 # Only variables of this name may be handed to a program: nobody can ask for the fleet's own keys.
 SECRET_VARIABLE: Final = re.compile(r"LONGSHORE_SECRET_[A-Z0-9_]{1,80}")
 
@@ -59,7 +60,7 @@ class McpServerPolicy(_Part):
 
 class Policy(_Part):
     commands: tuple[Word, ...] = Field(
-        tuple(DEFAULT_COMMANDS), description="programs run_command may start; empty: there is no run_command"
+        DEFAULT_COMMANDS, description="programs run_command may start; empty: there is no run_command"
     )
     hosts: tuple[HostName, ...] = Field((), description="hosts that sandboxed programs reach, through the proxy")
     fetch: tuple[HostName | Literal["*"], ...] = Field(

@@ -58,7 +58,12 @@ async def examine(settings: Settings, registry: Registry) -> AsyncIterator[Check
 
 async def _sandbox(settings: Settings) -> Check:
     """As on this machine; workers elsewhere try their own when they start."""
-    sandbox = make_sandbox(settings.sandbox, image=settings.sandbox_image, uid=settings.sandbox_uid)
+    sandbox = make_sandbox(
+        settings.sandbox,
+        image=settings.sandbox_image,
+        uid=settings.sandbox_uid,
+        workspace_root=settings.workspace_root.resolve(),
+    )
     probe = await sandbox.probe()
     if not probe.ok:
         detail = f"{sandbox.name}: {probe.detail}; agents here have no run_command and no MCP servers"

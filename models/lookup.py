@@ -10,7 +10,7 @@ from models.fleet import Rejected
 from models.groups import AgentGroup, MessagingGroup
 from models.inbox import MessageIn
 from models.outbox import MessageOut
-from models.sessions import Session
+from models.sessions import Session, ensure_session, take_numbers
 from models.turns import Turn
 
 SHORT = 8
@@ -110,8 +110,9 @@ async def find_sessions(conn: AsyncConnection, fragment: str) -> list[str]:
     return list((await conn.execute(query)).scalars())
 
 
-async def revive(conn: AsyncConnection, message_id: str) -> bool:
-    """Make a dead message pending again, with all its tries; its failed turn stays as it was."""
+async def revive(conn: AsyncConnection, message_id: str) -> str | None:
+    """Make a dead message pending again, with all its tries; its failed turn stays as it was. Returns the session it is
+    in now: where its own was closed meanwhile, the one that follows. None: it is not dead."""
     statement = (
         update(MessageIn)
         .where(MessageIn.id == message_id, MessageIn.status == "failed")
@@ -123,9 +124,26 @@ async def revive(conn: AsyncConnection, message_id: str) -> bool:
             error=None,
             error_class=None,
         )
-        .returning(MessageIn.id)
+        .returning(MessageIn.session_id)
     )
-    return (await conn.execute(statement)).one_or_none() is not None
+    session_id = (await conn.execute(statement)).scalar_one_or_none()
+    if session_id is None:
+        return None
+    session = (await conn.execute(select(Session.__table__).where(Session.id == session_id))).one()
+    if session.status == "active":
+        return str(session_id)
+    key = (session.agent_group_id, session.messaging_group_id, session.thread_id)
+    await ensure_session(conn, *key)
+    following = select(Session.id).where(
+        Session.status == "active",
+        Session.agent_group_id == key[0],
+        Session.messaging_group_id == key[1],
+        Session.thread_id == key[2],
+    )
+    new = str((await conn.execute(following)).scalar_one())
+    moved = update(MessageIn).where(MessageIn.id == message_id)
+    await conn.execute(moved.values(session_id=new, seq=await take_numbers(conn, new, 1)))
+    return new
 
 
 async def discard(conn: AsyncConnection, message_id: str) -> bool:

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from sqlalchemy import Select, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models.base import AnyRow, new_id, now
+from models.base import AnyRow, now
 from models.database import Database
 from models.fleet import forget_dead_processes
 from models.groups import AgentGroup
 from models.inbox import RECURRING, MessageIn
 from models.outbox import HELD_UP, MessageOut
-from models.sessions import Session, not_leased, not_resting, not_rung, take_numbers
-from models.upsert import insert_ignoring
+from models.sessions import Session, not_leased, not_resting, not_rung
+from models.tasks import write_next
 from scheduler.recurrence import RecurrenceError, next_after
 
 BATCH = 500
@@ -141,21 +141,4 @@ async def _follow(conn: AsyncConnection, row: AnyRow) -> None:
         due = next_after(row.recurrence, row.process_after, row.timezone)
     except RecurrenceError:
         return  # refused when it is scheduled; a row that got in otherwise ends its series here
-    seq = await take_numbers(conn, row.session_id, 1)
-    values = {
-        "id": new_id(),
-        "session_id": row.session_id,
-        "agent_group_id": row.agent_group_id,
-        "seq": seq,
-        "kind": row.kind,
-        "process_after": due,
-        "recurrence": row.recurrence,
-        "timezone": row.timezone,
-        "series_id": row.series_id or row.id,
-        "channel_type": row.channel_type,
-        "platform_id": row.platform_id,
-        "thread_id": row.thread_id,
-        "sender_id": row.sender_id,
-        "content": row.content,
-    }
-    await insert_ignoring(conn, MessageIn, **values)
+    await write_next(conn, row, row.session_id, due)

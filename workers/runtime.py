@@ -5,7 +5,8 @@ import contextlib
 import os
 import socket
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import structlog
 
@@ -14,7 +15,8 @@ from adapters.model_port import ModelProvider
 from adapters.redaction import process_redactor
 from adapters.registry import Registry
 from adapters.sandbox.choice import make_sandbox
-from adapters.sandbox.port import Sandbox
+from adapters.sandbox.launch import first_closed
+from adapters.sandbox.port import Probe, Sandbox
 from adapters.web import Web
 from adapters.workspace import Workspace
 from models.base import new_id
@@ -32,7 +34,13 @@ from workers.outbox import Outbox
 from workers.settings import Settings
 from workers.verdicts import Patience
 
+if TYPE_CHECKING:
+    from workers.tool_server import ToolServer
+
 log = structlog.get_logger()
+
+# What a machine can do does not change while a process lives, and finding out takes a tenth of a second.
+_PROBES: Final[dict[tuple[str, str, int, Path | None], Probe]] = {}
 
 
 @dataclass(frozen=True)
@@ -62,6 +70,7 @@ class Runtime:
         )
         self.bells: Final = bells
         self._workspaces: set[str] = set()
+        self._tool_server: ToolServer | None = None
         self._probed: asyncio.Future[Sandbox | None] | None = None
         self.outbox: Final = Outbox(settings.workspace_root)
         self.redactor: Final = process_redactor()
@@ -79,9 +88,15 @@ class Runtime:
         """An agent's folder, there from the first time it is asked for."""
         path = self.settings.workspace_root / folder
         if folder not in self._workspaces:
-            await asyncio.to_thread(path.mkdir, parents=True, exist_ok=True)
+            await asyncio.to_thread(self._make_workspace, path)
             self._workspaces.add(folder)
         return Workspace(path)
+
+    def _make_workspace(self, path: Path) -> None:
+        path.mkdir(parents=True, exist_ok=True)
+        if os.geteuid() == 0 and path.stat().st_uid == 0:
+            # Sandboxed programs run as another user then; what file tools write belongs to the folder's owner.
+            os.chown(path, self.settings.sandbox_uid, self.settings.sandbox_uid)
 
     async def sandbox(self) -> Sandbox | None:
         """Where agents' programs run, if it holds here; tried once. Without one, nothing is run."""
@@ -90,14 +105,29 @@ class Runtime:
         return await asyncio.shield(self._probed)
 
     async def _probe(self) -> Sandbox | None:
-        settings = self.settings
-        sandbox = make_sandbox(settings.sandbox, image=settings.sandbox_image, uid=settings.sandbox_uid)
-        probe = await sandbox.probe()
+        settings, root = self.settings, self.settings.workspace_root.resolve()
+        await asyncio.to_thread(root.mkdir, parents=True, exist_ok=True)
+        closed = first_closed(root, settings.sandbox_uid) if os.geteuid() == 0 else None
+        kind = (settings.sandbox, settings.sandbox_image, settings.sandbox_uid, closed)
+        sandbox = make_sandbox(
+            settings.sandbox, image=settings.sandbox_image, uid=settings.sandbox_uid, workspace_root=root
+        )
+        probe = _PROBES[kind] = _PROBES.get(kind) or await sandbox.probe()
         if settings.sandbox == "none":
             log.warning("sandbox.none", meaning="agents' programs run unconfined, with all this worker may do")
         if not probe.ok:
             log.warning("sandbox.unavailable", sandbox=sandbox.name, reason=probe.detail, fix=probe.fix)
         return sandbox if probe.ok else None
+
+    @property
+    def tool_server(self) -> "ToolServer":
+        """Our tools for CLI agents, over MCP; there from the first time it is asked for. Its libraries are heavy, and
+        most processes never need them."""
+        if self._tool_server is None:
+            from workers.tool_server import ToolServer
+
+            self._tool_server = ToolServer()
+        return self._tool_server
 
     async def close(self) -> None:
         await self._nudges.close()
@@ -105,6 +135,8 @@ class Runtime:
         await self.publisher.close()
         await asyncio.to_thread(self.bells.close)
         await self._redis.aclose()
+        if self._tool_server is not None:
+            await self._tool_server.close()
         await self.web.close()
         for driver in self._drivers():
             with contextlib.suppress(Exception):  # one that cannot be closed must not keep the others open

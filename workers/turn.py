@@ -1,7 +1,7 @@
 """A wake becomes a turn: open it, run the provider, end it. At most one turn per wake; more work rings again."""
 
 import asyncio
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -9,7 +9,7 @@ import structlog
 
 from adapters.contracts import Limits, ParkedError, Query, QueryInput
 from adapters.errors import AdapterError, ErrorClass, ProviderError
-from adapters.events import Failed, ProviderEvent, Result, SessionStarted, ToolCall, ToolResult, UsageReport
+from adapters.events import Failed, Progress, ProviderEvent, Result, SessionStarted, ToolCall, ToolResult, UsageReport
 from adapters.model_port import ModelProvider
 from adapters.policy import PolicyError, parse_policy
 from adapters.registry import AnyProvider
@@ -38,7 +38,7 @@ from workers.runtime import Runtime
 from workers.system_prompt import system_prompt
 from workers.tool_loop import ToolLoop
 from workers.toolbox import Equipment, JournaledToolBox
-from workers.toolset import tools_of
+from workers.toolset import start_servers, tools_of
 from workers.typing import Typing
 from workers.verdicts import Failure
 from workers.watchdog import SilenceError, Watchdog
@@ -208,8 +208,9 @@ class _Attempt:
         except AdapterError as error:
             return Failure(ErrorClass.UNKNOWN_PROVIDER, str(error), retryable=False)
         query: Query | None = None
+        servers = AsyncExitStack()
         try:
-            query = await self._start(provider)
+            query = await self._start(provider, servers)
             async for event in self._watchdog.watch(query.events):
                 self._hear(event)
                 if self._heard.failure is not None:
@@ -235,19 +236,21 @@ class _Attempt:
         finally:
             if query is not None:
                 await uninterrupted(query.abort())
+            await servers.aclose()
         if self._heard.failure is None:
             return None
         said = self._heard.failure
         return Failure(said.error_class, said.message, said.retryable, said.retry_after, said.asked)
 
-    async def _start(self, provider: AnyProvider) -> Query:
+    async def _start(self, provider: AnyProvider, servers: AsyncExitStack) -> Query:
+        """Ask the provider. Others' MCP servers, if the group has any, run until `servers` is closed."""
         turn, runtime = self._turn, self._runtime
         workspace = await runtime.workspace(turn.folder)
         media = Media(workspace, runtime.web, provider.manifest.capabilities)
         await media.prepare(turn.messages)
         self._prompt = format_prompt(turn.messages, media.notes)
         reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
-        tools = self._tools = await self._make_tools(workspace)
+        tools = self._tools = await self._make_tools(workspace, servers)
         given = QueryInput(
             prompt=self._prompt,
             messages=tuple(plain_text(message) for message in turn.messages),
@@ -276,14 +279,20 @@ class _Attempt:
         )
         return self._loop
 
-    async def _make_tools(self, workspace: Workspace) -> JournaledToolBox:
+    async def _make_tools(self, workspace: Workspace, servers: AsyncExitStack) -> JournaledToolBox:
         turn, runtime = self._turn, self._runtime
         caller = Caller(turn, parse_policy(turn.config), runtime.registry)
         sandbox = await runtime.sandbox()
+        tools = tools_of(runtime.registry, caller.policy, sandboxed=sandbox is not None)
+        if caller.policy.mcp_servers:
+            external = await start_servers(servers, caller.policy, sandbox, workspace.root, tools)
+            tools |= external.tools
+            for name, why in external.problems.items():
+                self._journal.add(Progress(text=f"the MCP server {name} is not there: {why}"))
         return JournaledToolBox(
             runtime.db,
             runtime.bells,
-            tools_of(runtime.registry, caller.policy, sandboxed=sandbox is not None),
+            tools,
             self._journal,
             self._watchdog,
             caller,

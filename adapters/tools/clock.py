@@ -5,8 +5,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, Field
 
-from adapters.tool_port import Tool, ToolContext
 from adapters.errors import ToolError
+from adapters.tool_port import Tool, ToolContext
 
 
 class ClockArguments(BaseModel):

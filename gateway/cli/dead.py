@@ -117,8 +117,8 @@ async def _revive(desk: Desk, row: Any) -> None:
     assert session is not None
     provider = session.provider or session.group_provider or desk.settings.default_provider
     desk.registry.providers.get(provider)  # refuses an unknown one before anything is changed
-    if await desk.db.transact(lambda conn: revive(conn, row.id)):
-        desk.bells.wake(row.session_id, provider)
+    if session_id := await desk.db.transact(lambda conn: revive(conn, row.id)):
+        desk.bells.wake(session_id, provider)
 
 
 async def _one(desk: Desk, fragment: str) -> Any:

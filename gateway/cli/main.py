@@ -9,6 +9,7 @@ from gateway.cli.approvals import approvals, approve, deny
 from gateway.cli.chat import chat
 from gateway.cli.dead import dead
 from gateway.cli.groups import groups
+from gateway.cli.mcp import mcp
 from gateway.cli.messages import send, tail
 from gateway.cli.owners import owners
 from gateway.cli.providers import providers
@@ -46,6 +47,7 @@ app.command()(usage)
 app.command()(doctor)
 app.command()(health)
 app.command()(migrate)
+app.command(hidden=True)(mcp)
 
 
 def _show_version(wanted: bool) -> None:

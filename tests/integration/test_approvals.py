@@ -1,0 +1,217 @@
+"""Risky calls: nothing is run that nobody approved, nor anything but what was approved, nor twice, nor too late."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+from sqlalchemy import update
+
+from adapters.registry import Drivers, Registry
+from adapters.tool_port import Tool, ToolContext
+from models import AgentGroup, Approval, Session, Step
+from models.base import new_id, now
+from models.consent import close_questions
+from models.groups import ensure_messaging_group
+from models.people import User, UserDm, UserRole
+from tests.integration.conftest import MakeFleet
+from tests.support.fleet import Fleet
+from workers.approvals import Consent, decide_call
+from workers.ingest import RefusedError
+
+
+class Target(BaseModel):
+    what: str = "prod"
+
+
+class Launcher:
+    """A risky tool, and what it has done."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.dies = 0
+
+    def tool(self, **flags: Any) -> Tool[Target]:
+        return Tool("launch", "Launches.", Target, self._launch, **({"risky": True} | flags))
+
+    async def _launch(self, arguments: Target, context: ToolContext) -> str:
+        self.done.append(arguments.what)
+        if self.dies:
+            self.dies -= 1
+            raise asyncio.CancelledError  # as if the worker went away in the middle
+        return f"launched {arguments.what}"
+
+
+SCRIPT = "- play: [{tool: launch, with: {what: prod}}, {answer: 'so: {result}'}]"
+
+
+@pytest.fixture
+def launcher() -> Launcher:
+    return Launcher()
+
+
+@pytest.fixture
+async def fleet(make_fleet: MakeFleet, launcher: Launcher) -> Fleet:
+    fleet = await make_fleet(Registry(tools=Drivers("tool", {"launch": launcher.tool()})))
+    await fleet.add_group(script=SCRIPT)
+    return fleet
+
+
+async def ask(fleet: Fleet) -> Any:
+    await fleet.send("go")
+    assert await fleet.answer_wakes() == ["parked"]
+    [approval] = await fleet.rows(Approval)
+    return approval
+
+
+async def decide(fleet: Fleet, approval_id: str, *, approve: bool = True) -> str:
+    decided = await decide_call(fleet.db, approval_id, approve=approve, decided_by="olga")
+    for session_id, provider in decided.wakes:
+        fleet.bells.wake(session_id, provider or "scripted")
+    return decided.text
+
+
+async def answer(fleet: Fleet) -> str:
+    await fleet.settle_down()
+    return str((await fleet.outbox())[-1].content["text"])
+
+
+@pytest.mark.spec("C6", "M17")
+async def test_a_risky_call_waits_for_a_yes_and_is_done_once(fleet: Fleet, launcher: Launcher) -> None:
+    approval = await ask(fleet)
+    assert launcher.done == []
+    assert approval.payload["tool"] == "launch"
+    assert approval.payload["arguments"] == {"what": "prod"}
+    [session] = await fleet.sessions()
+    assert (session.lease_owner, session.activity) == (None, "awaiting human")
+    assert "approval_requested" in [row.type for row in await fleet.events()]
+    assert "approved, once" in await decide(fleet, approval.id)
+    assert await answer(fleet) == "so: launched prod"
+    assert launcher.done == ["prod"]
+    [approval] = await fleet.rows(Approval)
+    assert (approval.status, approval.decided_by) == ("used", "olga")
+
+
+@pytest.mark.spec("C6")
+async def test_no_means_no(fleet: Fleet, launcher: Launcher) -> None:
+    approval = await ask(fleet)
+    await decide(fleet, approval.id, approve=False)
+    assert "launch was not approved: olga said no" in await answer(fleet)
+    assert launcher.done == []
+
+
+@pytest.mark.spec("C6")
+async def test_too_late_is_told_on_both_sides(fleet: Fleet, launcher: Launcher) -> None:
+    approval = await ask(fleet)
+    await fleet.execute(update(Approval).values(expires_at=now(-1)))
+    with pytest.raises(RefusedError, match="already expired"):
+        await decide(fleet, approval.id)
+
+    await fleet.execute(update(Session).values(resume_after=now(-1)))
+    await fleet.sweep()
+    assert "nobody decided in time" in await answer(fleet)
+    assert launcher.done == []
+    with pytest.raises(RefusedError, match="already expired"):
+        await decide(fleet, approval.id)
+
+
+@pytest.mark.spec("C6")
+async def test_the_first_decision_stands(fleet: Fleet, launcher: Launcher) -> None:
+    approval = await ask(fleet)
+    await decide(fleet, approval.id, approve=False)
+    with pytest.raises(RefusedError, match="already denied"):
+        await decide(fleet, approval.id)
+    await answer(fleet)
+    assert launcher.done == []
+
+
+@pytest.mark.spec("C6")
+@pytest.mark.parametrize("changed", ["shown", "hash", "call"])
+async def test_a_payload_changed_after_approval_is_not_run(fleet: Fleet, launcher: Launcher, changed: str) -> None:
+    approval = await ask(fleet)
+    await decide(fleet, approval.id)
+    other = approval.payload | {"arguments": {"what": "everything"}}
+    if changed == "shown":
+        await fleet.execute(update(Approval).values(payload=other))
+    elif changed == "hash":
+        await fleet.execute(update(Approval).values(payload_hash="0" * 64))
+    else:
+        options = {"provider_options": {"script": SCRIPT.replace("what: prod", "what: everything")}}
+        await fleet.execute(update(AgentGroup).values(config=options))
+    assert "this is not the call that was approved" in await answer(fleet)
+    assert launcher.done == []
+
+
+@pytest.mark.spec("C6", "M7")
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_an_approval_used_by_a_worker_that_died(
+    make_fleet: MakeFleet, launcher: Launcher, idempotent: bool
+) -> None:
+    """It was begun and nobody knows how it ended: run again only if that does no harm, and never asked for twice."""
+    fleet = await make_fleet(Registry(tools=Drivers("tool", {"launch": launcher.tool(idempotent=idempotent)})))
+    await fleet.add_group(script=SCRIPT)
+    approval = await ask(fleet)
+    await decide(fleet, approval.id)
+    launcher.dies = 1
+    assert await fleet.answer_wakes() == ["lost"]
+
+    await fleet.execute(update(Session).values(lease_expires_at=now(-1)))
+    other = await make_fleet(Registry(tools=Drivers("tool", {"launch": launcher.tool(idempotent=idempotent)})))
+    await other.sweep()
+    said = await answer(other)
+    assert launcher.done == (["prod", "prod"] if idempotent else ["prod"])
+    assert ("launched prod" if idempotent else "whether it took effect is unknown") in said
+    assert len(await fleet.rows(Approval)) == 1
+
+
+@pytest.mark.spec("C6")
+async def test_a_policy_makes_any_tool_ask(make_fleet: MakeFleet, launcher: Launcher) -> None:
+    fleet = await make_fleet(Registry(tools=Drivers("tool", {"launch": launcher.tool(risky=False)})))
+    await fleet.add_group(config={"provider_options": {"script": SCRIPT}, "policy": {"approve": ["launch"]}})
+    await fleet.send("go")
+    assert await fleet.answer_wakes() == ["parked"]
+    assert launcher.done == []
+
+
+@pytest.mark.spec("C6")
+async def test_those_who_decide_are_told(fleet: Fleet) -> None:
+    user = "local:olga"
+    place = await fleet.db.transact(lambda conn: ensure_messaging_group(conn, "local", "olga"))
+    await fleet.insert(User, {"id": user, "kind": "local"})
+    await fleet.insert(UserRole, {"id": new_id(), "user_id": user, "role": "owner"})
+    await fleet.insert(UserDm, {"user_id": user, "channel_type": "local", "messaging_group_id": place})
+    approval = await ask(fleet)
+    [told] = [row for row in await fleet.outbox() if row.kind == "notice"]
+    assert told.platform_id == "olga"
+    assert f"longshore approve {approval.id[-8:]}" in told.content["text"]
+    assert "launch(what=prod)" in told.content["text"]
+
+
+@pytest.mark.spec("C6", "M17")
+async def test_decided_while_the_turn_is_just_being_parked(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker still has the session when the yes comes; nobody else will ring."""
+    asked = Consent._ask
+
+    async def ask_and_hear(self: Consent, step_id: str, *rest: Any) -> None:
+        await asked(self, step_id, *rest)
+        await decide_call(fleet.db, step_id, approve=True, decided_by="olga")
+
+    monkeypatch.setattr(Consent, "_ask", ask_and_hear)
+    await fleet.send("go")
+    assert await answer(fleet) == "so: launched prod"
+
+
+@pytest.mark.spec("C6")
+async def test_a_turn_that_is_given_up_takes_its_approval_along(fleet: Fleet, launcher: Launcher) -> None:
+
+    approval = await ask(fleet)
+    await fleet.execute(update(Step).values(status="started"))
+    await fleet.db.transact(lambda conn: _bury(conn, approval.turn_id))
+    with pytest.raises(RefusedError, match="already expired"):
+        await decide(fleet, approval.id)
+    await fleet.execute(update(Session).values(resume_after=None))
+    assert launcher.done == []
+
+
+async def _bury(conn: Any, turn_id: str) -> None:
+    await close_questions(conn, turn_id)
