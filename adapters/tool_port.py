@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from adapters.actions import Action
 from adapters.contracts import ToolSpec
@@ -33,6 +33,13 @@ class ToolContext:
     policy: Policy
     web: Web
     sandbox: Sandbox | None = None
+
+
+class ToolArguments(BaseModel):
+    """What a tool may be told. Names are those agents are used to (camelCase, as aliases); ours are taken as well. A
+    parameter that a model invents, an identity or a destination, is refused and not overheard."""
+
+    model_config = ConfigDict(populate_by_name=True, extra="forbid")
 
 
 Arguments = TypeVar("Arguments", bound=BaseModel)

@@ -3,13 +3,13 @@
 from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from adapters.errors import ToolError
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 
 
-class ClockArguments(BaseModel):
+class ClockArguments(ToolArguments):
     timezone: str = Field("UTC", description="IANA name, for example Europe/Vienna")
 
 

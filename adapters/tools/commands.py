@@ -3,19 +3,17 @@ anybody else is the sandbox's business: nothing."""
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from adapters.errors import SandboxError, ToolError
 from adapters.sandbox.port import Command, SandboxLimits
 from adapters.sandbox.running import run
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 
 Argument = Annotated[str, StringConstraints(max_length=100_000)]
 
 
-class RunCommandArguments(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
+class RunCommandArguments(ToolArguments):
     argv: list[Argument] = Field(
         min_length=1, max_length=500, description='the program and its arguments, for example ["grep", "-rn", "TODO"]'
     )

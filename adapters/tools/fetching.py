@@ -11,10 +11,10 @@ from html.parser import HTMLParser
 from typing import Final
 from urllib.parse import urljoin
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from adapters.media_types import sniff
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 from adapters.web import Fetched
 
 MAX_BYTES: Final = 2_000_000
@@ -38,7 +38,7 @@ _BLOCKS: Final = re.compile(
 _KEPT_SPACE: Final = "\x00"  # stands for a space of a <pre> while the others are folded
 
 
-class FetchArguments(BaseModel):
+class FetchArguments(ToolArguments):
     url: str = Field(description="an http or https address on the public internet", max_length=8_000)
     max_characters: int = Field(20_000, ge=1, le=100_000, description="how much of the text to return")
 

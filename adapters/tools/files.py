@@ -20,10 +20,10 @@ from fnmatch import fnmatchcase
 from itertools import islice
 from typing import Annotated, Final
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from adapters.errors import ToolError, WorkspaceError
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 from adapters.workspace import MAX_WRITTEN, Entry, Workspace, shown
 
 MAX_LINES: Final = 2000
@@ -47,31 +47,31 @@ _searches = ThreadPoolExecutor(4, "search")  # so that other tools never wait fo
 _editing = tuple(threading.Lock() for _ in range(64))
 
 
-class ReadFileArguments(BaseModel):
+class ReadFileArguments(ToolArguments):
     path: FilePath
     offset: int = Field(1, ge=1, description="the first line to read; the file's first is 1")
     limit: int = Field(MAX_LINES, ge=1, le=MAX_LINES, description="how many lines to read")
 
 
-class WriteFileArguments(BaseModel):
+class WriteFileArguments(ToolArguments):
     path: FilePath
     content: str = Field(description="the whole new content, at most 20 MB")
 
 
-class EditFileArguments(BaseModel):
+class EditFileArguments(ToolArguments):
     path: FilePath
     old: str = Field(min_length=1, description="the text to replace, exactly as it stands, with its white space")
     new: str = Field(description="what comes in its place")
     replace_all: bool = Field(False, description="replace every occurrence; else there must be exactly one")
 
 
-class ListFilesArguments(BaseModel):
+class ListFilesArguments(ToolArguments):
     path: FolderPath = "."
     recursive: bool = Field(False, description="also what lies in the folders within it")
     pattern: str = Field("*", min_length=1, max_length=200, description="names to list, like *.md or notes/*.md")
 
 
-class SearchFilesArguments(BaseModel):
+class SearchFilesArguments(ToolArguments):
     pattern: str = Field(min_length=1, max_length=1000, description="a Python regular expression, tried on each line")
     path: FolderPath = "."
     glob: str = Field("*", min_length=1, max_length=200, description="names of the files to search, like *.py")

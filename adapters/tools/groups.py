@@ -3,20 +3,18 @@
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import Field, StringConstraints, field_validator
 
 from adapters.actions import Place, RegisterAgentGroup
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 
 MAX_SENDERS: Final = 100
 _PRINTABLE: Final = r"^[^\x00-\x1f\x7f]+$"
 Word = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PRINTABLE)]
 
 
-class TriggerRules(BaseModel):
+class TriggerRules(ToolArguments):
     """What routing looks at; anything else would be a rule that never holds."""
-
-    model_config = ConfigDict(populate_by_name=True, extra="forbid")
 
     pattern: str | None = Field(None, min_length=1, max_length=500, description="answer only what matches this regex")
     mention_only: bool | None = Field(None, alias="mentionOnly", description="answer only when mentioned")
@@ -33,10 +31,7 @@ class TriggerRules(BaseModel):
         return pattern
 
 
-class RegisterAgentGroupArguments(BaseModel):
-    # The names are those agents of this kind are used to; ours are accepted as well.
-    model_config = ConfigDict(populate_by_name=True, extra="forbid")
-
+class RegisterAgentGroupArguments(ToolArguments):
     name: str = Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]*\S[^\x00-\x1f\x7f]*$")
     folder: str = Field(
         pattern=r"^[a-z0-9][a-z0-9_-]{0,99}$", description="its folder: small letters, digits, - and _; must be new"

@@ -80,6 +80,8 @@ _FETCHING: Final = _words("npm pnpm yarn bun uv pipx docker podman deno go cargo
 
 
 class _UnpinnedError(Exception):
+    """The command may run something else tomorrow."""
+
     def __init__(self, why: str, instead: str) -> None:
         super().__init__(why, instead)
         self.why = why

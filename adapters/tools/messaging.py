@@ -8,23 +8,18 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
 from adapters.actions import AddReaction, EditMessage, Place, Send, SendToAgent
 from adapters.errors import ToolError
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 from adapters.workspace import Workspace
 
 MAX_FILE_BYTES = 20 << 20
 MAX_CARD_BYTES = 64 << 10
 
 
-class _Arguments(BaseModel):
-    # The names are those agents of this kind are used to; ours are accepted as well.
-    model_config = ConfigDict(populate_by_name=True, extra="forbid")
-
-
-class SendMessageArguments(_Arguments):
+class SendMessageArguments(ToolArguments):
     text: str = Field(min_length=1, max_length=20_000, description="what to say")
     to: str | None = Field(None, description="a destination by the name you know it by; else the current conversation")
     channel: str | None = Field(None, max_length=50, description="another place: its platform, with platformId")
@@ -60,7 +55,7 @@ SEND_MESSAGE = Tool(
 )
 
 
-class SendFileArguments(_Arguments):
+class SendFileArguments(ToolArguments):
     path: str = Field(min_length=1, max_length=4096, description="a file in your workspace")
     text: str | None = Field(None, max_length=20_000, description="what to say with it")
     filename: str | None = Field(None, max_length=200, description="the name to show; else the file's own")
@@ -98,7 +93,7 @@ SEND_FILE = Tool(
 )
 
 
-class SendCardArguments(_Arguments):
+class SendCardArguments(ToolArguments):
     card: dict[str, Any] = Field(description="title, children (texts, fields) and actions (buttons)")
     fallback_text: str | None = Field(
         None, alias="fallbackText", max_length=20_000, description="shown where there are no cards"
@@ -142,7 +137,7 @@ SEND_CARD = Tool(
 )
 
 
-class EditMessageArguments(_Arguments):
+class EditMessageArguments(ToolArguments):
     message_id: int = Field(alias="messageId", ge=1, lt=2**31, description="the number of a message you sent")
     text: str = Field(min_length=1, max_length=20_000, description="what it should say instead")
 
@@ -160,7 +155,7 @@ EDIT_MESSAGE = Tool(
 )
 
 
-class AddReactionArguments(_Arguments):
+class AddReactionArguments(ToolArguments):
     message_id: int = Field(alias="messageId", ge=1, lt=2**31, description="the message's number, as its id= says")
     emoji: str = Field(min_length=1, max_length=50, description="an emoji or its name, for example thumbs_up")
 
@@ -178,7 +173,7 @@ ADD_REACTION = Tool(
 )
 
 
-class SendToAgentArguments(_Arguments):
+class SendToAgentArguments(ToolArguments):
     agent_group_id: str = Field(alias="agentGroupId", min_length=1, max_length=100, description="the agent, by name")
     text: str = Field(min_length=1, max_length=20_000)
     session_id: str | None = Field(None, alias="sessionId", max_length=36, description="a session of theirs")

@@ -3,7 +3,7 @@
 from pydantic import BaseModel, Field, field_validator
 
 from adapters.actions import Ask
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 
 DEFAULT_SECONDS = 300
 LONGEST_SECONDS = 7 * 24 * 3600
@@ -14,7 +14,7 @@ class Option(BaseModel):
     value: str | None = Field(None, max_length=200, description="what you are told when it is chosen; else the label")
 
 
-class AskArguments(BaseModel):
+class AskArguments(ToolArguments):
     title: str = Field(min_length=1, max_length=200, description="a few words, for example: Confirm deletion")
     question: str = Field(min_length=1, max_length=4000)
     options: list[str | Option] = Field(default_factory=list, max_length=20, description="none: any text is an answer")

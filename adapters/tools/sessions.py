@@ -2,25 +2,16 @@
 
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from adapters.actions import ListSessions, ReadSession, ResetSession
 from adapters.policy import Policy
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 
 MAX_READ: Final = 200
 
 
-class _Arguments(BaseModel):
-    # The names are those agents of this kind are used to; ours are accepted as well.
-    model_config = ConfigDict(populate_by_name=True, extra="forbid")
-
-
-class NoArguments(_Arguments):
-    pass
-
-
-async def _reset_session(arguments: NoArguments, context: ToolContext) -> ResetSession:
+async def _reset_session(arguments: ToolArguments, context: ToolContext) -> ResetSession:
     return ResetSession()
 
 
@@ -28,7 +19,7 @@ RESET_SESSION = Tool(
     "reset_session",
     "Begins this conversation anew when your turn is over: what was said so far is not before you any more. Scheduled "
     "tasks and messages that wait go on.",
-    NoArguments,
+    ToolArguments,
     _reset_session,
     idempotent=True,
 )
@@ -38,7 +29,7 @@ def _oversees(policy: Policy) -> bool:
     return bool(policy.oversees)
 
 
-class ListSessionsArguments(_Arguments):
+class ListSessionsArguments(ToolArguments):
     agent_group: str | None = Field(
         None, alias="agentGroup", min_length=1, max_length=100, description="an agent you oversee; else all of them"
     )
@@ -58,7 +49,7 @@ LIST_SESSIONS = Tool(
 )
 
 
-class ReadSessionArguments(_Arguments):
+class ReadSessionArguments(ToolArguments):
     session_id: str = Field(
         alias="sessionId", min_length=8, max_length=36, description="the session, as list_sessions shows it"
     )

@@ -3,10 +3,10 @@
 import asyncio
 import re
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from adapters.errors import ToolError
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 
 SKILLS = "skills"
 SKILL_FILE = "SKILL.md"
@@ -14,7 +14,7 @@ SKILL_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 MAX_BYTES = 100_000
 
 
-class ReadSkillArguments(BaseModel):
+class ReadSkillArguments(ToolArguments):
     name: str = Field(pattern=f"^{SKILL_NAME.pattern}$", description="as listed in your instructions")
 
 

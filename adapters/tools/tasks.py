@@ -5,11 +5,11 @@ Each returns an action; a task is a message to the agent's own session with a da
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from adapters.actions import ChangeTask, ListTasks, ScheduleTask
 from adapters.errors import ToolError
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 
 MAX_PROMPT: Final = 20_000
 MAX_RECURRENCE: Final = 100
@@ -20,12 +20,7 @@ _SCRIPT_FIELD: Any = Field(None, max_length=20_000, description="not available i
 _TASK_ID: Any = Field(alias="taskId", min_length=8, max_length=36, description="the task, as list_tasks shows it")
 
 
-class _Arguments(BaseModel):
-    # The names are those agents of this kind are used to; ours are accepted as well.
-    model_config = ConfigDict(populate_by_name=True, extra="forbid")
-
-
-class ScheduleTaskArguments(_Arguments):
+class ScheduleTaskArguments(ToolArguments):
     prompt: str = Field(min_length=1, max_length=MAX_PROMPT, description="what you are to do then, in full")
     process_after: str = Field(
         alias="processAfter",
@@ -83,24 +78,20 @@ SCHEDULE_TASK = Tool(
 )
 
 
-class NoArguments(_Arguments):
-    pass
-
-
-async def _list_tasks(arguments: NoArguments, context: ToolContext) -> ListTasks:
+async def _list_tasks(arguments: ToolArguments, context: ToolContext) -> ListTasks:
     return ListTasks()
 
 
 LIST_TASKS = Tool(
     "list_tasks",
     "Lists the scheduled tasks of this conversation: id, next date, how often, and what is to be done.",
-    NoArguments,
+    ToolArguments,
     _list_tasks,
     idempotent=True,
 )
 
 
-class TaskArguments(_Arguments):
+class TaskArguments(ToolArguments):
     task_id: str = _TASK_ID
 
 
@@ -124,7 +115,7 @@ RESUME_TASK = _changing(
 )
 
 
-class UpdateTaskArguments(_Arguments):
+class UpdateTaskArguments(ToolArguments):
     task_id: str = _TASK_ID
     prompt: str | None = Field(None, max_length=MAX_PROMPT, description="what is to be done instead")
     recurrence: str | None = Field(

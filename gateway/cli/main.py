@@ -9,7 +9,6 @@ from gateway.cli.approvals import approvals, approve, deny
 from gateway.cli.chat import chat
 from gateway.cli.dead import dead
 from gateway.cli.groups import groups
-from gateway.cli.mcp import mcp
 from gateway.cli.messages import send, tail
 from gateway.cli.owners import owners
 from gateway.cli.providers import providers
@@ -47,7 +46,6 @@ app.command()(usage)
 app.command()(doctor)
 app.command()(health)
 app.command()(migrate)
-app.command(hidden=True)(mcp)
 
 
 def _show_version(wanted: bool) -> None:
@@ -63,7 +61,3 @@ def options(
     ] = False,
 ) -> None:
     """A fleet that runs AI agents: no message is lost, none is answered twice."""
-
-
-def main() -> None:
-    app()

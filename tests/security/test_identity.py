@@ -12,8 +12,7 @@ from sqlalchemy import update
 
 from adapters.policy import Policy
 from adapters.registry import Drivers, Registry
-from adapters.tool_port import Tool, ToolContext
-from adapters.tools.tasks import NoArguments
+from adapters.tool_port import Tool, ToolArguments, ToolContext
 from models import AgentGroup, Approval, Step, Wiring
 from models.lookup import short
 from tests.integration.test_group_tools import WISH, grant, wish
@@ -27,16 +26,16 @@ pytestmark = pytest.mark.spec("T1", "T4")
 NOT_ADMIN = "is for admins of this agent, and not everybody you are answering is one"
 
 
-async def _whoami(arguments: NoArguments, context: ToolContext) -> str:
+async def _whoami(arguments: ToolArguments, context: ToolContext) -> str:
     return f"{context.agent_group}/{context.session_id}/{context.sender_id}"
 
 
-async def _shut_down(arguments: NoArguments, context: ToolContext) -> str:
+async def _shut_down(arguments: ToolArguments, context: ToolContext) -> str:
     return "shut down"
 
 
-WHOAMI = Tool("whoami", "Says who calls.", NoArguments, _whoami, idempotent=True)
-SHUT_DOWN = Tool("shut_down", "An admin's tool.", NoArguments, _shut_down, admin_only=True)
+WHOAMI = Tool("whoami", "Says who calls.", ToolArguments, _whoami, idempotent=True)
+SHUT_DOWN = Tool("shut_down", "An admin's tool.", ToolArguments, _shut_down, admin_only=True)
 DOWN: Call = ("shut_down", {})
 
 

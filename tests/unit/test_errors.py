@@ -17,6 +17,7 @@ import workers
 from adapters import errors
 from adapters.contracts import ParkedError
 from adapters.errors import DeliveryError, ErrorClass, ProviderError
+from adapters.tools.mcp_pins import _UnpinnedError
 from workers.budget import Limit, _OverBudget
 from workers.loop import Stop, StoppedError
 
@@ -26,6 +27,7 @@ SPECIAL: dict[str, BaseException] = {
     "DeliveryError": DeliveryError("no", retryable=True, retry_after=3.0, may_have_arrived=True),
     "StoppedError": StoppedError(Stop.SHUTDOWN),
     "ParkedError": ParkedError("which colour?", 300.0),
+    "_UnpinnedError": _UnpinnedError("no version", "write one"),
     "_OverBudget": _OverBudget(Limit("", 5.0), datetime(2026, 1, 31, tzinfo=UTC)),
 }
 
