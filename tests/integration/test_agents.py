@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
-from models import MessageIn
+from models import MessageIn, MessageOut
+from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from workers import agents, delivery
@@ -76,6 +78,7 @@ async def test_handed_over_twice_it_arrives_once(
     assert claimed is not None
     if at == "after":
         await fleet.db.transact(lambda conn: agents.hand_to_agent(conn, claimed[0], 5.0))
+    await fleet.execute(update(MessageOut).where(MessageOut.id == row.id).values(claim_expires_at=now(-1)))
     other = await make_fleet(delivery_seconds=0.001)
     while (await _status(other, row.id)) != "delivered":
         await other.sweep()
