@@ -69,6 +69,7 @@ class ToolCall(_Event):
     @field_validator("preview")
     @classmethod
     def _shorten(cls, value: str) -> str:
+        value = " ".join(value.split())
         return value if len(value) <= PREVIEW_LIMIT else value[: PREVIEW_LIMIT - 1] + "…"
 
 
@@ -196,6 +197,7 @@ class DeliveryChanged(_Event):
     message: int
     status: Literal["delivered", "failed", "unknown", "retrying"]
     channel: str
+    files: tuple[str, ...] = ()  # where the platform put them, if it says so
     error: str | None = None
 
 

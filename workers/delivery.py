@@ -192,7 +192,8 @@ async def _delivered(runtime: Runtime, row: AnyRow, receipt: Receipt) -> str | N
     if done and row.content.get("outbox"):
         await asyncio.to_thread(runtime.outbox.remove, row.id)
     if done:
-        event = DeliveryChanged(message=row.seq, status="delivered", channel=row.channel_type)
+        files = tuple(receipt.details.get("files", ()))
+        event = DeliveryChanged(message=row.seq, status="delivered", channel=row.channel_type, files=files)
         runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
     return following
 

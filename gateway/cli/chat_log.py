@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -72,10 +73,15 @@ async def sent_on_the_way(conn: AsyncConnection, turn_id: str, after: int) -> li
     """What a turn has sent before its answer, beyond a number. No event carries these texts."""
     query = (
         select(MessageOut.seq, MessageOut.content)
-        .where(MessageOut.turn_id == turn_id, MessageOut.kind == "chat", MessageOut.seq > after)
+        .where(MessageOut.turn_id == turn_id, MessageOut.kind.in_(["chat", "chat-sdk"]), MessageOut.seq > after)
         .order_by(MessageOut.seq)
     )
-    return [Said(row.seq, None, str(row.content.get("text") or "")) for row in (await conn.execute(query)).all()]
+    return [Said(row.seq, None, _words(row.content)) for row in (await conn.execute(query)).all()]
+
+
+def _words(content: dict[str, Any]) -> str:
+    names = [f"[file: {file['name']}]" for file in content.get("files") or ()]
+    return " ".join([*filter(None, [str(content.get("text") or "")]), *names])
 
 
 async def message_state(conn: AsyncConnection, message_id: str) -> AnyRow | None:

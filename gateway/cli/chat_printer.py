@@ -4,11 +4,13 @@ from rich.console import Console
 
 from adapters.errors import ErrorClass
 from adapters.events import (
+    ApprovalRequested,
     Envelope,
     Failed,
     MessagesJoined,
     QuestionAsked,
     ToolCall,
+    ToolProgress,
     ToolResult,
     TurnEnded,
     TurnStarted,
@@ -30,6 +32,7 @@ class ChatPrinter(EventPrinter):
         self._wrapper: Wrapper | None = None
         self._style = ""
         self._parked = False
+        self._approval = False  # what it waits for is one
 
     def show(self, item: Envelope) -> None:
         match item.event:
@@ -45,10 +48,17 @@ class ChatPrinter(EventPrinter):
             case ToolResult(id=call, ok=ok) if call == self._tool:
                 self._console.print("[green]✓[/green]" if ok else "[red]✗[/red]")
                 self._tool = None
+            case ToolProgress(id=call, elapsed=elapsed) if call == self._tool:
+                self._console.print(f"[dim]{elapsed:g} s …[/dim] ", end="")
+            case ToolProgress():
+                pass  # of one of several at once
+            case ApprovalRequested():
+                self._approval = True
+                super().show(item)
             case TurnEnded(status=status):
                 self._break()
                 super().show(item)
-                self._parked = status == "parked"
+                self._parked, self._approval = status == "parked", False
             case _:
                 super().show(item)
 
@@ -88,6 +98,8 @@ class ChatPrinter(EventPrinter):
                 return f"[dim]{words}[/dim]" if (words := self._spent()) else None
             case TurnEnded(status="waiting", error_class=ErrorClass.RATE_LIMIT, retry_in=seconds):
                 return f"[yellow]rate limited, again in {seconds or 0:g} s[/yellow]"
+            case TurnEnded(status="parked") if self._approval:
+                return "[yellow]⏸ waiting for approval[/yellow]"
             case TurnEnded(status="parked", error_class=error_class) if error_class is not ErrorClass.BUDGET:
                 return "[yellow]⏸ waiting for you[/yellow] [dim](type the answer, or an option's number)[/dim]"
             case TurnEnded(status="failed"):

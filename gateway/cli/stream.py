@@ -5,6 +5,7 @@ from rich.text import Text
 
 from adapters.errors import ErrorClass
 from adapters.events import (
+    ApprovalRequested,
     DeliveryChanged,
     Envelope,
     Failed,
@@ -18,6 +19,7 @@ from adapters.events import (
     TextDelta,
     Thinking,
     ToolCall,
+    ToolProgress,
     ToolResult,
     TurnEnded,
     TurnStarted,
@@ -96,7 +98,10 @@ class EventPrinter:
             case TurnEnded(status="parked", error_class=ErrorClass.BUDGET, error=error):
                 return f"[yellow]⏸ {shown(error or 'the budget is spent')}[/yellow]"
             case TurnEnded(status="parked", error=error):
-                return f"[yellow]⏸ waiting for an answer{': ' * bool(error)}{shown(error or '')}[/yellow]"
+                return f"[yellow]⏸ waiting{': ' * bool(error)}{shown(error or '')}[/yellow]"
+            case ApprovalRequested(id=approval, summary=summary):
+                hint = f"\n  [dim]longshore approve {short(approval)} (or deny)[/dim]" if approval else ""
+                return f"[yellow]![/yellow] {shown(summary)}{hint}"
             case TurnEnded(status="handed_over", error=error):
                 return f"[yellow]■ {shown(error or 'handed over to another worker')}[/yellow]"
             case QuestionAsked(id=question, title=title, text=text, options=options):
@@ -111,6 +116,8 @@ class EventPrinter:
                 return f"[cyan]⚙ {shown(name)}[/cyan] [dim]{shown(preview)}[/dim]"
             case ToolResult(name=name, ok=ok):
                 return f"[cyan]  {'✓' if ok else '✗'} {shown(name)}[/cyan]"
+            case ToolProgress(name=name, elapsed=elapsed):
+                return f"[dim]  … {shown(name)} {elapsed:g} s[/dim]"
             case Message(text=text) | Result(text=text) if not self._is_writing(item):
                 # Nobody saw it being written: show it whole.
                 return f"[green]│[/green] {shown(text)}"
@@ -122,6 +129,8 @@ class EventPrinter:
                 return f"[red]✗ {shown(message)}[/red]"
             case DeliveryChanged(status=status, channel=channel, error=error) if status != "delivered":
                 return f"[yellow]✉ {status} ({shown(channel)}): {shown(error or '')}[/yellow]"
+            case DeliveryChanged(files=files) if files:
+                return f"[green]✉[/green] {shown(', '.join(files))}"
             case DeliveryChanged(channel=channel) if self._prefix:
                 return f"[dim]✉ delivered ({shown(channel)})[/dim]"
             case _:

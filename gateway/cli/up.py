@@ -198,6 +198,7 @@ class _Up:
             "\nIn another terminal, in this folder, after [bold]export PATH=$PWD/.venv/bin:$PATH[/bold]\n"
             '  [bold]longshore send demo "what time is it?"[/bold]\n'
             '  [bold]longshore send demo "please fail"[/bold]    watch the retries\n'
+            '  [bold]longshore send demo "work"[/bold]           a file, a program in the sandbox\n'
             '  [bold]longshore send demo "go slow"[/bold]        and kill -9 the worker meanwhile\n'
             '  [bold]longshore chat demo[/bold]                  say "ask me something": it waits for your answer\n'
             "  [bold]longshore sessions[/bold]                   what goes on\n"

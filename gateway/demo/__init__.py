@@ -1,4 +1,5 @@
-"""A demo agent that needs no key: a script that streams, calls a tool, asks back and fails on request."""
+"""A demo agent that needs no key: a script that streams, calls tools, asks back, waits for approval and fails on
+request."""
 
 from pathlib import Path
 
@@ -20,8 +21,9 @@ async def ensure_demo(conn: AsyncConnection) -> bool:
         if (await conn.execute(select(func.count()).select_from(AgentGroup))).scalar_one():
             return False
         script = (Path(__file__).parent / "script.yaml").read_text()
-        options = {"script": script, "pace": PACE_SECONDS}
-        values = {"folder": FOLDER, "name": "Demo", "provider": "scripted", "config": {"provider_options": options}}
+        # It asks before it changes a file, so that there is an approval to see.
+        config = {"provider_options": {"script": script, "pace": PACE_SECONDS}, "policy": {"approve": ["edit_file"]}}
+        values = {"folder": FOLDER, "name": "Demo", "provider": "scripted", "config": config}
         await conn.execute(insert(AgentGroup).values(**values))
     asked = (await conn.execute(select(func.count()).select_from(MessageIn))).scalar_one()
     return asked == 0

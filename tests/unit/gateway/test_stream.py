@@ -9,6 +9,7 @@ from rich.console import Console
 from adapters.errors import ErrorClass
 from adapters.events import (
     AnyEvent,
+    ApprovalRequested,
     DeliveryChanged,
     Envelope,
     Failed,
@@ -21,6 +22,7 @@ from adapters.events import (
     TextDelta,
     Thinking,
     ToolCall,
+    ToolProgress,
     TurnEnded,
     TurnStarted,
     UsageReport,
@@ -29,7 +31,7 @@ from gateway.cli.stream import EventPrinter
 from tests.unit.adapters.test_events import EVENTS
 
 # Said by other lines, or of no use to somebody who reads along.
-SILENT = {"session_started", "tool_progress", "usage", "diff_available", "approval_requested"}
+SILENT = {"session_started", "usage", "diff_available"}
 HOSTILE = "\x1b[2J\x1b]0;title\x07\x08\r\x00[bold]bracketed[/bold]\\"
 
 
@@ -69,8 +71,15 @@ def test_every_event_has_a_line_or_is_silent_on_purpose(name: str) -> None:
         (TurnEnded(status="waiting", error="busy", retry_in=5.0), "■ busy; again in 5 s\n"),
         (TurnEnded(status="handed_over"), "■ handed over to another worker\n"),
         (TurnEnded(status="handed_over", error="x is down: going on with y"), "■ x is down: going on with y\n"),
-        (TurnEnded(status="parked", error="Tea?"), "⏸ waiting for an answer: Tea?\n"),
-        (TurnEnded(status="parked"), "⏸ waiting for an answer\n"),
+        (
+            ApprovalRequested(id="0" * 28 + "17a6a115", category="tool", summary="demo wants x()", risk="high"),
+            "! demo wants x()\n  longshore approve 17a6a115 (or deny)\n",
+        ),
+        (ApprovalRequested(category="deploy", summary="release", risk="low"), "! release\n"),
+        (ToolProgress(id="c", name="run_command", elapsed=5), "  … run_command 5 s\n"),
+        (DeliveryChanged(message=2, status="delivered", channel="local", files=("a/b.txt",)), "✉ a/b.txt\n"),
+        (TurnEnded(status="parked", error="Tea?"), "⏸ waiting: Tea?\n"),
+        (TurnEnded(status="parked"), "⏸ waiting\n"),
         (TurnEnded(status="parked", error="spent", error_class=ErrorClass.BUDGET), "⏸ spent\n"),
         (
             QuestionAsked(id="question-12345678", title="Tea?", text="Now.", options=("Yes", "No"), seconds=5),
