@@ -1,4 +1,4 @@
-"""`python -m bench [a b c d e streams] [--quick]`: Longshore beside its peers, in the same run.
+"""`python -m bench [a b c d e streams sandbox files] [--quick]`: Longshore beside its peers, in the same run.
 
 Real processes, a Valkey and a PostgreSQL of its own, all in a temporary folder; ends what it starts."""
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.markup import escape
 
-from bench import first_event, memory, path, streams, sweeps, wakes
+from bench import files, first_event, memory, path, sandbox, streams, sweeps, wakes
 from bench.figures import Figure, as_markdown, as_table
 from bench.plain import settings_differ
 from bench.scale import FULL, QUICK, Say, Scale
@@ -29,6 +29,8 @@ PARTS: dict[str, tuple[Part, tuple[DatabaseKind, ...]]] = {
     "d": (memory.measure, ("postgresql",)),
     "e": (sweeps.measure, BOTH),
     "streams": (streams.measure, ("postgresql",)),
+    "sandbox": (sandbox.measure, ("postgresql",)),
+    "files": (files.measure, ("postgresql",)),
 }
 
 
