@@ -11,6 +11,7 @@ from typing import Final
 
 from adapters.contracts import ToolSpec
 from adapters.errors import WorkspaceError
+from adapters.policy import Policy
 from adapters.tools.skills import MAX_BYTES, SKILL_FILE, SKILL_NAME, SKILLS
 from adapters.workspace import Workspace
 
@@ -28,12 +29,14 @@ _FORM: Final = (
 _FIELD: Final = re.compile(r"^(name|description):\s*(.+?)\s*$", re.MULTILINE)
 
 
-async def system_prompt(root: Path, folder: str, name: str, tools: Sequence[ToolSpec]) -> str:
+async def system_prompt(
+    root: Path, folder: str, name: str, tools: Sequence[ToolSpec], policy: Policy | None = None
+) -> str:
     """The system prompt of the agent in `root/folder`."""
-    return await asyncio.to_thread(_make, root, folder, name, tools)
+    return await asyncio.to_thread(_make, root, folder, name, tools, policy or Policy())
 
 
-def _make(root: Path, folder: str, name: str, tools: Sequence[ToolSpec]) -> str:
+def _make(root: Path, folder: str, name: str, tools: Sequence[ToolSpec], policy: Policy) -> str:
     workspace = Workspace(root / folder)
     parts = [f"You are {name}, an agent.", _FORM]
     if folder != MAIN_FOLDER and (everywhere := _first(Workspace(root / GLOBAL_FOLDER))):
@@ -45,8 +48,21 @@ def _make(root: Path, folder: str, name: str, tools: Sequence[ToolSpec]) -> str:
     if skills := _skills(workspace):
         parts.append("# Your skills\n\nRead one with read_skill before you do what it is for.\n\n" + "\n".join(skills))
     if tools:
-        parts.append("# Your tools\n\n" + "\n".join(f"- {tool.name}: {tool.description}" for tool in tools))
+        lines = [f"- {tool.name}: {tool.description}" for tool in tools]
+        parts.append("\n".join(["# Your tools\n", *lines, *_allowed({tool.name for tool in tools}, policy)]))
     return "\n\n".join(parts)
+
+
+def _allowed(tools: set[str], policy: Policy) -> list[str]:
+    """What the tools' own descriptions cannot say: what this agent may name in a call."""
+    named = {
+        "run_command": ("Programs run_command may start", policy.commands),
+        "send_message": ("Destinations send_message can name with `to`", tuple(policy.destinations)),
+        "send_to_agent": ("Agents send_to_agent may write to", policy.agents),
+        "list_sessions": ("Agents whose sessions you may read", tuple(policy.oversees)),
+    }
+    said = [f"{what}: {', '.join(names)}." for tool, (what, names) in named.items() if tool in tools and names]
+    return ["", *said] if said else []
 
 
 def _first(workspace: Workspace) -> str:

@@ -264,7 +264,8 @@ class _Attempt:
         )
         if not isinstance(provider, ModelProvider):
             return provider.query(given)
-        prompt = await system_prompt(runtime.settings.workspace_root, turn.folder, turn.name, tools.specs)
+        policy = parse_policy(turn.config)
+        prompt = await system_prompt(runtime.settings.workspace_root, turn.folder, turn.name, tools.specs, policy)
         budgeted = bool(limits_of(turn.config, reply_to.sender_id))
         self._notebook = ModelJournal(self._journal, turn, reply_to.sender_id, media, budgeted=budgeted)
         self._purse = Purse(runtime.db, self._journal, turn, reply_to.sender_id)

@@ -5,6 +5,7 @@ Each returns an action; the fleet writes it down together with the call's result
 import asyncio
 import json
 import re
+import shutil
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -80,8 +81,14 @@ async def _send_file(arguments: SendFileArguments, context: ToolContext) -> Send
 
 
 def _copy_out(workspace: Workspace, path: str, folder: Path, name: str) -> int:
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return workspace.copy_out(path, folder / name, limit=MAX_FILE_BYTES)
+    # What an attempt that died has left there may be half a file.
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, mode=0o700)
+    try:
+        return workspace.copy_out(path, folder / name, limit=MAX_FILE_BYTES)
+    except ToolError:
+        folder.rmdir()
+        raise
 
 
 SEND_FILE = Tool(

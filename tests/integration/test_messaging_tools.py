@@ -1,20 +1,24 @@
 """What an agent says on the way: messages to other places, files, cards, edits, reactions."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, update
 
 from adapters.channels.fake import FakeChannel
 from adapters.channels.local import LocalChannel
 from adapters.contracts import ChannelCapabilities
 from adapters.errors import ChannelError, DeliveryError
 from adapters.registry import Drivers, Registry
-from models import Wiring
+from models import Session, Wiring
+from models.base import now
 from models.groups import MessagingGroup, ensure_messaging_group
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
+from workers import toolbox
+from workers.actions.table import perform
 
 
 def scene(*acts: str) -> str:
@@ -221,3 +225,27 @@ async def test_places_are_not_made_by_asking_for_them(platform: tuple[Fleet, Fak
     await run(fleet, scene("{tool: send_message, with: {text: x, channel: fake, platformId: secret-room}}"))
     found = await fleet.db.read(lambda conn: conn.execute(select(MessagingGroup.platform_id)))
     assert set(found.scalars()) == {"room"}
+
+
+@pytest.mark.spec("T2", "M7")
+async def test_a_file_whose_worker_died_after_copying_it_is_sent_whole_and_once(
+    platform: tuple[Fleet, FakeChannel], make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, channel = platform
+    (await fleet.runtime.workspace("demo")).write("a.txt", b"whole")
+    await fleet.add_group(script=scene("{tool: send_file, with: {path: a.txt}}"))
+    await fleet.send("go", channel_type="fake", platform_id="room")
+
+    async def dies(*_: Any) -> Any:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(toolbox, "perform", dies)
+    assert await fleet.answer_wakes() == ["lost"]
+    [left] = fleet.runtime.outbox.root.iterdir()
+    (left / "a.txt").write_bytes(b"ha")
+    monkeypatch.setattr(toolbox, "perform", perform)
+    await fleet.execute(update(Session).values(lease_expires_at=now(-1)))
+    await fleet.sweep()
+    await fleet.settle_down()
+    assert channel.files == {"a.txt": b"whole"}
+    assert len([message for message in channel.shown if message.files]) == 1

@@ -93,3 +93,20 @@ async def test_a_skill_is_read_on_demand(tmp_path: Path) -> None:
         await READ_SKILL.handler(ReadSkillArguments(name="splices"), context)
     with pytest.raises(ValueError, match="name"):
         ReadSkillArguments(name="../knots")
+
+
+@pytest.mark.spec("P18", "T2")
+async def test_what_may_be_named_in_a_call_is_told(tmp_path: Path) -> None:
+    policy = Policy.model_validate(
+        {
+            "commands": ["git", "make"],
+            "destinations": {"alerts": {"channel_type": "webhook", "platform_id": "secret-place"}},
+            "agents": ["researcher"],
+        }
+    )
+    tools = [ToolSpec(name, "Does it.", {}) for name in ("run_command", "send_message")]
+    prompt = await system_prompt(tmp_path, "demo", "Demo", tools, policy)
+    assert "Programs run_command may start: git, make." in prompt
+    assert "send_message can name with `to`: alerts." in prompt
+    assert "secret-place" not in prompt  # where that is, is not the agent's business
+    assert "researcher" not in prompt  # it does not have the tool
