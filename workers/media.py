@@ -18,7 +18,8 @@ from adapters.errors import ToolError, WebError, WorkspaceError
 from adapters.media_types import native_kind, sniff
 from adapters.transcript import Item, Shown
 from adapters.web import Web
-from adapters.workspace import INSIDE, Workspace
+from adapters.workspace import Workspace
+from adapters.workspace_paths import INSIDE
 from models.base import AnyRow
 
 FOLDER: Final = "downloads"

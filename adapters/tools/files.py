@@ -24,7 +24,9 @@ from pydantic import Field
 
 from adapters.errors import ToolError, WorkspaceError
 from adapters.tool_port import Tool, ToolArguments, ToolContext
-from adapters.workspace import MAX_WRITTEN, Entry, Workspace, shown
+from adapters.workspace import MAX_WRITTEN, Workspace
+from adapters.workspace_files import Entry
+from adapters.workspace_paths import shown
 
 MAX_LINES: Final = 2000
 MAX_BYTES: Final = 100_000

@@ -21,7 +21,8 @@ from adapters.errors import ToolError, WorkspaceError
 from adapters.tool_port import Tool
 from adapters.tools.files import EDIT_FILE, LIST_FILES, READ_FILE, SEARCH_FILES, WRITE_FILE
 from adapters.transcript import Said
-from adapters.workspace import MAX_DEPTH, RESERVE, Version, Workspace
+from adapters.workspace import MAX_DEPTH, RESERVE, Workspace
+from adapters.workspace_files import Version
 from tests.unit.adapters.test_file_tools import context_in, use
 from workers.compaction import Compactor
 

@@ -12,7 +12,9 @@ import pytest
 
 from adapters import openat2, workspace
 from adapters.errors import WorkspaceError
-from adapters.workspace import Entry, Workspace, shown
+from adapters.workspace import Workspace
+from adapters.workspace_files import Entry
+from adapters.workspace_paths import shown
 
 pytestmark = pytest.mark.spec("T5")
 
@@ -78,7 +80,7 @@ def test_adding_never_replaces(place: Workspace, root: Path, monkeypatch: pytest
     assert not place.add("log/a.md", b"two")
     (root / "log" / "b.md").symlink_to("nowhere")
     assert not place.add("log/b.md", b"two")
-    monkeypatch.setattr(workspace, "_status", lambda *_: None)  # it appears just after it was looked for
+    monkeypatch.setattr(workspace, "status_of", lambda *_: None)  # it appears just after it was looked for
     assert not place.add("log/a.md", b"two")
     without_rename = SimpleNamespace(syscall=openat2._libc().syscall)
     monkeypatch.setattr(openat2, "_libc", lambda: without_rename)
