@@ -26,7 +26,6 @@ class HostileWeb:
         self.seen: list[str] = []
         self.written = 0  # bytes of endless bodies that were taken off our hands
         self.keeps_connections = False  # even when it is asked to close them
-        self.keeps_connections = False  # even when it is asked to close them
         self.port = 0
         self._server: asyncio.Server | None = None
         self._asked: set[asyncio.Task[None]] = set()
@@ -135,8 +134,11 @@ def bomb(encoding: str = "gzip", mebibytes: int = 10 * 1024) -> Answer:
         packer = zlib.compressobj(9, wbits=bits)
         writer.write(f"HTTP/1.1 200 OK\r\nContent-Encoding: {encoding}\r\nContent-Type: text/plain\r\n\r\n".encode())
         zeros = bytes(1024 * 1024)
-        for _ in range(mebibytes):
-            writer.write(packer.compress(zeros))
+        # After a full flush nothing refers back: one packed mebibyte stands for all that follow.
+        first, again = (packer.compress(zeros) + packer.flush(zlib.Z_FULL_FLUSH) for _ in range(2))
+        writer.write(first)
+        for _ in range(mebibytes - 1):
+            writer.write(again)
             await writer.drain()
 
     return answer

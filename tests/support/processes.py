@@ -15,6 +15,7 @@ import psycopg
 from sqlalchemy import insert, make_url
 
 from models import AgentGroup, Database, schema
+from tests.support import cli_server
 from tests.support.servers import Valkey, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,10 +74,7 @@ class Operator:
     def cli(
         self, *arguments: str, check: bool = True, given: str | None = None, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        result = subprocess.run(
-            ["longshore", *arguments], env=self.env | {"COLUMNS": "200"} | env, cwd=self.folder, text=True, input=given,
-            capture_output=True, timeout=60, check=False,
-        )  # fmt: skip
+        result = cli_server.run(list(arguments), self.env | {"COLUMNS": "200"} | env, self.folder, given, 60)
         assert not check or result.returncode == 0, f"longshore {arguments}: {result.stdout}{result.stderr}"
         assert "Traceback" not in result.stderr, result.stderr
         return result
