@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from adapters.errors import ToolError
 from adapters.policy import Policy
 from adapters.tool_port import Tool, ToolContext
-from adapters.tools import files
+from adapters.tools import file_search, file_texts, files
 from adapters.tools.files import EDIT_FILE, LIST_FILES, READ_FILE, SEARCH_FILES, WRITE_FILE
 from adapters.web import Web
 from adapters.workspace import Workspace
@@ -70,7 +70,7 @@ async def test_long_lines_are_cut_and_all_of_it_is_bounded(tmp_path: Path) -> No
     assert "\N{REPLACEMENT CHARACTER}" not in text
     (tmp_path / "wider").write_text(("y" * 1500 + "\n") * 200)
     text = await use(READ_FILE, tmp_path, path="wider")
-    assert len(text) < files.MAX_BYTES + 5000
+    assert len(text) < file_texts.MAX_BYTES + 5000
     assert "read on with offset=68]" in text
 
 
@@ -182,7 +182,7 @@ async def test_a_search_that_finds_much_ends_early(tmp_path: Path) -> None:
     for n in range(20):
         (tmp_path / f"{n:02}").write_text(("é" * 400 + "\n") * 1000)
     lines = (await use(SEARCH_FILES, tmp_path, pattern="é")).splitlines()
-    assert len(lines) == files.MAX_HITS + 1
+    assert len(lines) == file_search.MAX_HITS + 1
 
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*$", "(.*)*(.*)*(.*)*b"])
@@ -190,7 +190,7 @@ async def test_an_expression_that_never_ends_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str
 ) -> None:
     (tmp_path / "a").write_text("a" * 5000 + "!\n" + "b\n" * 500_000)
-    monkeypatch.setattr(files, "SEARCH_SECONDS", 1.0)
+    monkeypatch.setattr(file_search, "SEARCH_SECONDS", 1.0)
     started = time.monotonic()
     search = asyncio.create_task(use(SEARCH_FILES, tmp_path, pattern=pattern))
     await asyncio.sleep(0.1)
