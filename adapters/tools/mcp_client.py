@@ -27,8 +27,10 @@ from mcp.shared.message import SessionMessage
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from adapters.errors import SandboxError, ToolError
+from adapters.known_secrets import LEAST_CHARACTERS
 from adapters.policy import McpServerPolicy, PolicyError
-from adapters.redaction import LABEL, LEAST_CHARACTERS, Redactor
+from adapters.redaction import Redactor
+from adapters.redaction_stream import LABEL
 from adapters.sandbox.port import Command, Sandbox, SandboxLimits, SandboxProcess
 from adapters.tool_port import Tool, ToolContext
 from adapters.tools.mcp_pins import check_pinned
@@ -199,6 +201,8 @@ class _Connection:
         return Command(
             argv=(self._server.command, *self._server.args),
             workspace=workspace,
+            # Launchers and interpreters look around where they start, and the workspace is the agent's to write.
+            folder=None,
             env=env,
             hosts=self._server.hosts,
             readable=_home_of(self._server.command),

@@ -16,7 +16,8 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import ToolError
-from adapters.redaction import LABEL, process_redactor
+from adapters.redaction import process_redactor
+from adapters.redaction_stream import LABEL
 from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
 from models import TranscriptItem

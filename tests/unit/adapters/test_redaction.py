@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adapters.redaction import LABEL, Redactor, process_redactor, secrets_in
+from adapters.redaction import Redactor, process_redactor, secrets_in
+from adapters.redaction_stream import LABEL
 from adapters.transcript import Called, Said, Thought
 
 PASSWORD = 'p@ss/w0rd "quoted" ünd\nmore'

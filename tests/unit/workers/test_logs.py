@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from adapters.redaction import LABEL, Redactor
+from adapters.redaction import Redactor
+from adapters.redaction_stream import LABEL
 from workers.logs import HideSecrets, configure_logs, hide_secrets
 
 SECRET = "vault-9f8e7d6c5b4a"
