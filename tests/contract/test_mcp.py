@@ -17,7 +17,8 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 from adapters.contracts import ParkedError, ToolOutcome, ToolSpec
-from workers.tool_server import TURN_OVER, Binding, ToolServer
+from workers.tool_binding import TURN_OVER, Binding
+from workers.tool_server import ToolServer
 
 pytestmark = pytest.mark.spec("T1")
 

@@ -17,10 +17,12 @@ from structlog.testing import capture_logs
 
 from adapters.contracts import ToolOutcome, ToolSpec
 from adapters.policy import McpServerPolicy
+from adapters.sandbox.bubblewrap import Bubblewrap
 from adapters.sandbox.none import Unconfined
 from adapters.tools.mcp_client import external_tools
 from tests.support import mcp_stand_in
-from workers.tool_server import MAX_BODY, TURN_OVER, ToolServer
+from workers.tool_binding import MAX_BODY, TURN_OVER
+from workers.tool_server import ToolServer
 
 pytestmark = pytest.mark.spec("T1", "T7")
 
@@ -364,3 +366,19 @@ async def test_an_unpinned_command_is_not_started(tmp_path: Path, line: str) -> 
     async with external_tools(servers, Never(), tmp_path, {}) as offered:
         assert offered.tools == {}
         assert "policy.mcp_servers.x" in offered.problems["x"]
+
+
+@pytest.mark.spec("T7", "F9")
+async def test_what_an_agent_plants_in_its_folder_is_not_what_is_started() -> None:
+    """It would run with the server's secrets. Interpreters and launchers look around where they start."""
+    root = private_folder()
+    try:
+        workspace = root / "workspace"
+        workspace.mkdir()
+        (workspace / "planted.py").write_text("import sys; sys.exit('I was started')")
+        policy = McpServerPolicy(command="python3", args=("-m", "planted"), env={"KEY": "$LONGSHORE_SECRET_X"})
+        environ = {"LONGSHORE_SECRET_X": "not-for-agents"}
+        async with external_tools({"x": policy}, Bubblewrap(), workspace, environ) as offered:
+            assert "No module named planted" in offered.problems["x"]
+    finally:
+        shutil.rmtree(root)
