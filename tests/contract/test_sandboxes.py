@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from adapters.errors import SandboxError
-from adapters.sandbox import proxy
+from adapters.sandbox import docker, process, proxy
 from adapters.sandbox.bubblewrap import Bubblewrap
 from adapters.sandbox.choice import make_sandbox
 from adapters.sandbox.docker import Docker
@@ -93,6 +93,14 @@ def marked() -> Marked:
     return Marked()
 
 
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For programs that end by force only, to which more time would make no difference."""
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.2)
+    for module in (process, docker):
+        monkeypatch.setattr(module, "KILL_SECONDS", 1.0)
+
+
 @pytest.mark.parametrize("code", [0, 3, 255])
 async def test_the_exit_code_is_the_programs(sandbox: Sandbox, workspace: Path, code: int) -> None:
     finished = await run(sandbox, sh(workspace, f"exit {code}"))
@@ -107,12 +115,12 @@ async def test_an_end_by_a_signal_is_told_as_shells_tell_it(sandbox: Sandbox, wo
 
 async def test_bytes_go_in_and_come_out_unchanged(sandbox: Sandbox, workspace: Path) -> None:
     sent = bytes(range(256)) * 1000
-    process = await sandbox.start(Command(("cat",), workspace))
-    process.stdin.write(sent)
-    process.stdin.close()
-    assert await process.stdout.read() == sent
-    assert await process.wait() == 0
-    await process.stop()
+    started = await sandbox.start(Command(("cat",), workspace))
+    started.stdin.write(sent)
+    started.stdin.close()
+    assert await started.stdout.read() == sent
+    assert await started.wait() == 0
+    await started.stop()
 
 
 async def test_the_two_streams_are_kept_apart(sandbox: Sandbox, workspace: Path) -> None:
@@ -121,13 +129,13 @@ async def test_the_two_streams_are_kept_apart(sandbox: Sandbox, workspace: Path)
 
 
 async def test_a_program_can_be_talked_with(sandbox: Sandbox, workspace: Path) -> None:
-    process = await sandbox.start(sh(workspace, 'while read word; do echo "you said $word"; done'))
+    started = await sandbox.start(sh(workspace, 'while read word; do echo "you said $word"; done'))
     for word in (b"one", b"two"):
-        process.stdin.write(word + b"\n")
-        assert await process.stdout.readline() == b"you said " + word + b"\n"
-    process.stdin.close()
-    assert await process.wait() == 0
-    await process.stop()
+        started.stdin.write(word + b"\n")
+        assert await started.stdout.readline() == b"you said " + word + b"\n"
+    started.stdin.close()
+    assert await started.wait() == 0
+    await started.stop()
 
 
 async def test_a_program_need_not_read_what_it_is_given(sandbox: Sandbox, workspace: Path) -> None:
@@ -224,14 +232,16 @@ async def test_a_file_that_is_no_program_is_named(sandbox: Sandbox, workspace: P
     assert "notes.txt" in finished.stderr
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_program_that_takes_too_long_is_ended(sandbox: Sandbox, workspace: Path, marked: Marked) -> None:
-    limits = SandboxLimits(seconds=2)
+    limits = SandboxLimits(seconds=1)
     finished = await run(sandbox, sh(workspace, f"echo begun; sleep {marked.seconds}", limits))
     assert (finished.ended, finished.stdout) == ("time", "begun\n")
-    assert "longer than the 2 s" in finished.words
+    assert "longer than the 1 s" in finished.words
     assert marked.alive() == []
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_program_that_prints_too_much_is_ended(sandbox: Sandbox, workspace: Path) -> None:
     finished = await run(sandbox, Command(("yes",), workspace, limits=SandboxLimits(output_bytes=MB)))
     assert finished.ended == "output"
@@ -239,6 +249,7 @@ async def test_a_program_that_prints_too_much_is_ended(sandbox: Sandbox, workspa
     assert len(finished.stdout) < KEEP_BYTES + 100
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_too_much_on_stderr_counts_as_well(sandbox: Sandbox, workspace: Path) -> None:
     finished = await run(sandbox, sh(workspace, "yes >&2", SandboxLimits(output_bytes=MB)))
     assert (finished.ended, finished.stdout) == ("output", "")
@@ -347,51 +358,54 @@ async def test_files_in_a_folder_that_nobody_may_read_count(sandbox: Sandbox, wo
     assert finished.ended == "disk", finished
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_stopping_ends_the_children_too(sandbox: Sandbox, workspace: Path, marked: Marked) -> None:
     script = f"sleep {marked.seconds} & sleep {marked.seconds} & echo ready; wait"
-    process = await sandbox.start(sh(workspace, script))
-    assert await process.stdout.readline() == b"ready\n"
+    started = await sandbox.start(sh(workspace, script))
+    assert await started.stdout.readline() == b"ready\n"
     await marked.appear(2)
-    await process.stop()
+    await started.stop()
     assert marked.alive() == []
-    await process.stop()
-    assert await process.wait() != 0
-    assert process.passed is None
+    await started.stop()
+    assert await started.wait() != 0
+    assert started.passed is None
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_stopping_ends_whoever_does_not_listen(sandbox: Sandbox, workspace: Path, marked: Marked) -> None:
-    process = await sandbox.start(sh(workspace, f"trap '' TERM HUP INT; echo ready; sleep {marked.seconds}"))
-    assert await process.stdout.readline() == b"ready\n"
-    await process.stop()
+    started = await sandbox.start(sh(workspace, f"trap '' TERM HUP INT; echo ready; sleep {marked.seconds}"))
+    assert await started.stdout.readline() == b"ready\n"
+    await started.stop()
     assert marked.alive() == []
 
 
 async def test_a_program_is_asked_to_end_before_it_is_ended(sandbox: Sandbox, workspace: Path, marked: Marked) -> None:
     script = f"trap 'echo asked > asked; exit 0' TERM; sleep {marked.seconds} & echo ready; wait"
-    process = await sandbox.start(sh(workspace, script))
-    assert await process.stdout.readline() == b"ready\n"
-    await process.stop()
+    started = await sandbox.start(sh(workspace, script))
+    assert await started.stdout.readline() == b"ready\n"
+    await started.stop()
     assert (workspace / "asked").read_text() == "asked\n"
     assert marked.alive() == []
 
 
 async def test_a_program_that_ends_with_its_input_is_not_killed(sandbox: Sandbox, workspace: Path) -> None:
-    process = await sandbox.start(sh(workspace, "cat > /dev/null; exit 7"))
-    await process.stop()
-    assert await process.wait() == 7
+    started = await sandbox.start(sh(workspace, "cat > /dev/null; exit 7"))
+    await started.stop()
+    assert await started.wait() == 7
 
 
 async def test_several_may_wait_for_the_same_program(sandbox: Sandbox, workspace: Path) -> None:
-    process = await sandbox.start(sh(workspace, "read x; exit 4"))
-    waiting = [asyncio.create_task(process.wait()) for _ in range(3)]
-    impatient = asyncio.create_task(process.wait())
+    started = await sandbox.start(sh(workspace, "read x; exit 4"))
+    waiting = [asyncio.create_task(started.wait()) for _ in range(3)]
+    impatient = asyncio.create_task(started.wait())
     await asyncio.sleep(0)
     impatient.cancel()
-    process.stdin.close()
+    started.stdin.close()
     assert await asyncio.gather(*waiting) == [4, 4, 4]
-    await process.stop()
+    await started.stop()
 
 
+@pytest.mark.usefixtures("impatient")
 async def test_a_cancelled_run_leaves_no_process(sandbox: Sandbox, workspace: Path, marked: Marked) -> None:
     os.mkfifo(workspace / "ready")
     (workspace / "ready").chmod(0o666)
@@ -483,7 +497,12 @@ async def test_named_hosts_can_be_reached_and_no_other(sandbox: Sandbox, workspa
     assert "port 22 may not be reached" in await say(FETCH, "http://api.example:22/")
 
 
-async def test_a_program_with_hosts_is_otherwise_the_same(sandbox: Sandbox, workspace: Path, marked: Marked) -> None:
+@pytest.mark.usefixtures("impatient")
+async def test_a_program_with_hosts_is_otherwise_the_same(
+    sandbox: Sandbox, workspace: Path, marked: Marked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(workspace.parent))
+
     def command(script: str) -> Command:
         return Command(("/bin/sh", "-c", script), workspace, hosts=("api.example",))
 
@@ -492,11 +511,11 @@ async def test_a_program_with_hosts_is_otherwise_the_same(sandbox: Sandbox, work
     missing = await run(sandbox, Command(("no-such-program",), workspace, hosts=("api.example",)))
     assert missing.exit_code == 127
     assert "no-such-program" in missing.stderr
-    process = await sandbox.start(command(f"sleep {marked.seconds} & echo ready; wait"))
-    assert await process.stdout.readline() == b"ready\n"
-    await process.stop()
+    started = await sandbox.start(command(f"sleep {marked.seconds} & echo ready; wait"))
+    assert await started.stdout.readline() == b"ready\n"
+    await started.stop()
     assert marked.alive() == []
-    assert not list(Path(tempfile.gettempdir()).glob("longshore-proxy-*/proxy.sock"))
+    assert not list(workspace.parent.glob("longshore-proxy-*/proxy.sock"))
 
 
 async def test_the_probe_finds_nothing_wrong(sandbox: Sandbox) -> None:
@@ -505,12 +524,12 @@ async def test_the_probe_finds_nothing_wrong(sandbox: Sandbox) -> None:
 
 
 async def test_the_probe_of_docker_says_what_is_missing(folder: Path) -> None:
-    docker = str(make_docker(folder))
-    missing = await Docker("nobody/nothing:1", docker=docker).probe()
+    client = str(make_docker(folder))
+    missing = await Docker("nobody/nothing:1", docker=client).probe()
     assert not missing.ok
     assert missing.fix == "docker pull nobody/nothing:1"
     (folder / "containers" / "engine-down").touch()
-    down = await Docker(IMAGE, docker=docker).probe()
+    down = await Docker(IMAGE, docker=client).probe()
     assert not down.ok
     assert "start the Docker engine" in down.fix
     absent = await Docker(IMAGE, docker=str(folder / "nothing")).probe()

@@ -131,6 +131,7 @@ async def test_somebody_who_loses_the_role_before_it_is_approved_has_lost_it(fle
         ({"config": {"policy": {}}}, "config: Extra inputs are not permitted"),
     ],
 )
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # no row is looked at
 @pytest.mark.spec("T4")
 async def test_nobody_is_asked_to_approve_nonsense(fleet: Fleet, change: dict[str, Any], complaint: str) -> None:
     assert complaint in await ask(fleet, ("register_agent_group", WISH | change), sender_id="olga")

@@ -20,10 +20,11 @@ from mcp.client.streamable_http import streamable_http_client
 from adapters.contracts import ParkedError
 from adapters.errors import ToolError
 from adapters.policy import McpServerPolicy
+from adapters.sandbox import process
 from adapters.sandbox.bubblewrap import Bubblewrap
 from adapters.sandbox.none import Unconfined
 from adapters.sandbox.port import Sandbox
-from adapters.tools import mcp_client
+from adapters.tools import mcp_client, mcp_connection, mcp_pipes
 from adapters.tools.mcp_client import ExternalTools, external_tools
 from models import MessageOut, Step
 from models.base import new_id
@@ -60,7 +61,14 @@ CALLS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("case", CALLS)
+# Those that write rows run on both databases.
+WRITING = ("send_message", "a question", "needs approval")
+
+
+@pytest.mark.parametrize(
+    ("database_kind", "case"),
+    [("sqlite", case) for case in CALLS] + [("postgresql", case) for case in WRITING],
+)
 @pytest.mark.spec("T1")
 async def test_the_same_tool_gives_the_same_to_an_api_provider_and_through_mcp(fleet: Fleet, case: str) -> None:
     expected, name, arguments = CALLS[case]
@@ -164,6 +172,12 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For servers that end by force only, to which more time would make no difference."""
+    monkeypatch.setattr(process, "GRACE_SECONDS", 0.2)
+
+
+@pytest.fixture
 def start(sandbox: Sandbox, workspace: Path) -> Start:
     """Start stand-ins by the manner they have; servers are called as their manner, unless named."""
 
@@ -183,7 +197,7 @@ def start(sandbox: Sandbox, workspace: Path) -> Start:
 
 
 def running(workspace: Path) -> list[psutil.Process]:
-    return [process for process in psutil.process_iter() if workspace.name in _command_line(process)]
+    return [one for one in psutil.process_iter() if workspace.name in _command_line(one)]
 
 
 def _command_line(process: psutil.Process) -> list[str]:
@@ -266,6 +280,7 @@ class TestExternalServers:
             }
             assert {name.split("__")[0] for name in offered.tools} == {"good"}
 
+    @pytest.mark.usefixtures("impatient")
     async def test_a_server_that_hangs_is_given_up(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(mcp_client, "START_SECONDS", 0.3)
         async with start("silent") as offered:
@@ -274,7 +289,7 @@ class TestExternalServers:
 
     async def test_a_call_that_hangs_is_given_up(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
         async with start("good") as offered:
-            monkeypatch.setattr(mcp_client, "CALL_SECONDS", 0.2)
+            monkeypatch.setattr(mcp_connection, "CALL_SECONDS", 0.2)
             with pytest.raises(ToolError, match=r"^the MCP server good did not answer within 0\.2 s$"):
                 await call(offered, "good__wait")
             monkeypatch.undo()
@@ -292,8 +307,9 @@ class TestExternalServers:
                 await call(offered, "good__big")
             assert await call(offered, "good__echo", text="on") == "on"
 
+    @pytest.mark.usefixtures("impatient")
     async def test_output_without_end_is_ended(self, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(mcp_client, "MAX_GARBAGE", 5 << 20)
+        monkeypatch.setattr(mcp_pipes, "MAX_GARBAGE", 5 << 20)
         async with start("flooding", "nagging") as offered:
             assert offered.problems == {
                 "flooding": "the MCP server flooding was stopped: it printed without end what is not MCP",
@@ -358,6 +374,7 @@ class TestExternalServers:
                 "which this worker does not have"
             }
 
+    @pytest.mark.usefixtures("impatient")
     async def test_one_that_does_not_want_to_end_ends(self, start: Start) -> None:
         async with start("stubborn") as offered:
             assert offered.problems == {}
@@ -366,6 +383,7 @@ class TestExternalServers:
         async with start() as offered:
             assert offered == ExternalTools()
 
+    @pytest.mark.usefixtures("impatient")
     async def test_the_end_of_the_turn_in_the_middle_of_a_call(self, start: Start) -> None:
         async def turn() -> None:
             async with start("good", "stubborn") as offered:
@@ -382,6 +400,7 @@ class TestExternalServers:
         with pytest.raises(asyncio.CancelledError):
             await running
 
+    @pytest.mark.usefixtures("impatient")
     async def test_the_end_of_the_turn_while_servers_start(self, start: Start) -> None:
         async def turn() -> None:
             async with start("silent", "flooding", "good"):

@@ -125,6 +125,7 @@ async def test_it_is_still_seen_in_the_next_turn_unless_it_is_gone(
         ("/missing.png", "[file: missing.png - not available: the server answered 404]"),
     ],
 )
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # it is about files
 async def test_what_it_is_counts_and_not_what_it_is_called(
     fleet: Fleet, api: ModelApi, web: StaticWeb, path: str, told: str
 ) -> None:
@@ -162,6 +163,7 @@ async def test_a_provider_that_cannot_see_is_told_where_it_lies(fleet: Fleet, we
         ({}, "neither an address nor data"),
     ],
 )
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # it is about files
 async def test_what_cannot_be_had_is_told_and_the_turn_goes_on(
     fleet: Fleet, api: ModelApi, attachment: dict[str, Any], problem: str
 ) -> None:

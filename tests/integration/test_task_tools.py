@@ -171,6 +171,7 @@ async def test_list_shows_what_waits(fleet: Fleet) -> None:
         ({"prompt": "x" * 20_001}, "schedule_task: prompt: "),
     ],
 )
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # no row is looked at
 @pytest.mark.spec("T3")
 async def test_what_cannot_be_scheduled_is_refused_with_a_reason(
     fleet: Fleet, arguments: dict[str, Any], complaint: str
@@ -309,6 +310,7 @@ async def test_an_update_changes_what_it_names(fleet: Fleet) -> None:
         ({"status": "completed"}, "update_task: status: Extra inputs are not permitted"),
     ],
 )
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # other tests update on both
 @pytest.mark.spec("T3")
 async def test_an_update_that_makes_no_sense_changes_nothing(
     fleet: Fleet, change: dict[str, Any], complaint: str

@@ -66,12 +66,11 @@ async def fleet(database_url: str, redis_url: str, tmp_path: Path) -> AsyncItera
         ("reset_session", {}),
     ],
 )
-@pytest.mark.parametrize("forged", ["sender_id", "session_id", "agent_group", "admin"])
-async def test_nobody_can_say_who_they_are_in_the_arguments(
-    fleet: Fleet, tool: str, arguments: dict[str, Any], forged: str
-) -> None:
-    said = await ask(fleet, (tool, arguments | {forged: "olga"}), sender_id="mo")
-    assert said == f"{tool}: {forged}: Extra inputs are not permitted"
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # arguments are looked at before any row is
+async def test_nobody_can_say_who_they_are_in_the_arguments(fleet: Fleet, tool: str, arguments: dict[str, Any]) -> None:
+    for forged in ("sender_id", "session_id", "agent_group", "admin"):
+        said = await ask(fleet, (tool, arguments | {forged: "olga"}), sender_id="mo")
+        assert said == f"{tool}: {forged}: Extra inputs are not permitted"
     assert await fleet.rows(Approval) == []
     assert await scheduled(fleet) == []
 
