@@ -1,6 +1,7 @@
 """Attacks from inside the bubblewrap sandbox. Each is a program that tells what it could do; none may succeed."""
 
 import asyncio
+import json
 import os
 import secrets
 import shutil
@@ -10,6 +11,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -181,29 +183,21 @@ ATTACKS = {
 }
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Not pytest's own: below that, as root, the sandbox's user could not come."""
+@contextmanager
+def hosting() -> Iterator[Path]:
+    """A workspace, and a secret beside it. Not below pytest's own folder: as root, the sandbox's user may not go there."""
     made = Path(tempfile.mkdtemp(prefix="longshore-test-"))
     made.chmod(0o711)
+    for name in ("other", "workspace"):
+        (made / name).mkdir()
+    (made / "other" / "secret").write_text(SECRET)
     yield made
     shutil.rmtree(made)
 
 
-@pytest.fixture
-def workspace(folder: Path) -> Path:
-    other = folder / "other"
-    other.mkdir()
-    (other / "secret").write_text(SECRET)
-    made = folder / "workspace"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
-def neighbour(folder: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What is to be reached: a worker with a key in its environment, servers, a file. The arguments of an attack."""
-    monkeypatch.setenv("MODEL_KEY", SECRET)
+@contextmanager
+def neighbouring(folder: Path) -> Iterator[list[str]]:
+    """What is to be reached: servers, a process, a file. The arguments of an attack."""
     name = secrets.token_hex(8)
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -218,30 +212,86 @@ def neighbour(folder: Path, workspace: Path, monkeypatch: pytest.MonkeyPatch) ->
         yield [str(folder), str(server.getsockname()[1]), str(os.getpid()), name]
 
 
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with hosting() as made:
+        yield made
+
+
+@pytest.fixture
+def workspace(folder: Path) -> Path:
+    return folder / "workspace"
+
+
+@pytest.fixture
+def neighbour(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """With a key in the worker's environment."""
+    monkeypatch.setenv("MODEL_KEY", SECRET)
+    with neighbouring(folder) as arguments:
+        yield arguments
+
+
+# All attacks in one sandbox, each in a process of its own, which tells what became of it and has then ended.
+EACH = """
+import json
+told = {}
+for name, body in json.loads(sys.argv[5]).items():
+    reading, writing = os.pipe()
+    if not os.fork():
+        os.dup2(writing, 1)
+        os.close(reading)
+        os.close(writing)
+        try:
+            exec(body)
+        except (OSError, AssertionError, IndexError, subprocess.SubprocessError) as error:
+            print('held', repr(error))
+        print('tried', flush=True)
+        os._exit(0)
+    os.close(writing)
+    with open(reading) as said:
+        told[name] = said.read()
+    os.wait()
+print(json.dumps(told))
+"""
+
+
+def attacks(*names: str) -> str:
+    return json.dumps({name: textwrap.dedent(ATTACKS[name]) for name in names})
+
+
+@pytest.fixture(scope="module")
+def told() -> dict[str, str]:
+    """What each attack came to; run when the first test asks."""
+    with hosting() as folder, neighbouring(folder) as arguments, pytest.MonkeyPatch.context() as patched:
+        patched.setenv("MODEL_KEY", SECRET)
+        argv = ("python3", "-I", "-c", PREAMBLE + EACH, *arguments, attacks(*ATTACKS))
+        finished = asyncio.run(run(Bubblewrap(), Command(argv, folder / "workspace")))
+    assert finished.exit_code == 0, finished
+    found: dict[str, str] = json.loads(finished.stdout)
+    return found
+
+
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_an_attack_from_inside_fails(workspace: Path, neighbour: list[str], attack: str) -> None:
-    body = textwrap.indent(textwrap.dedent(ATTACKS[attack]), "    ")
-    held = "(OSError, AssertionError, IndexError, subprocess.SubprocessError)"
-    script = f"{PREAMBLE}\ntry:\n{body}\nexcept {held} as error:\n    print('held', repr(error))\nprint('tried')"
-    finished = await run(Bubblewrap(), Command(("python3", "-I", "-c", script, *neighbour), workspace))
-    assert finished.stdout.splitlines()[-1:] == ["tried"], finished
-    assert "BREACH" not in finished.stdout, finished.stdout
+def test_an_attack_from_inside_fails(told: dict[str, str], attack: str) -> None:
+    assert told[attack].splitlines()[-1:] == ["tried"], told[attack]
+    assert "BREACH" not in told[attack], told[attack]
 
 
-async def test_the_attacks_would_be_seen(folder: Path, workspace: Path, neighbour: list[str]) -> None:
+async def test_the_attacks_would_be_seen(neighbour: list[str]) -> None:
     """The measure itself: what can be reached from outside is reached by the same programs."""
-    for attack in (
+    reached = (
         "a server of the host",
         "another workspace",
         "an abstract socket of the host",
         "a signal to the worker",
-    ):
-        body = textwrap.dedent(ATTACKS[attack])
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-W", "ignore", "-c", f"{PREAMBLE}\n{body}", *neighbour, stdout=asyncio.subprocess.PIPE
-        )
-        printed, _ = await process.communicate()
-        assert b"BREACH" in printed, attack
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-W", "ignore", "-c", PREAMBLE + EACH, *neighbour, attacks(*reached),
+        stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    printed, _ = await process.communicate()
+    for attack, told in json.loads(printed).items():
+        assert "BREACH" in told, attack
 
 
 async def test_a_flood_of_output_ends_early(workspace: Path) -> None:
@@ -347,12 +397,16 @@ def test_programs_die_with_a_worker_that_is_killed(workspace: Path) -> None:
 
 
 ASK = """
-import http.client, os, sys, urllib.parse
+import http.client, json, os, sys, urllib.parse
 proxy = urllib.parse.urlsplit(os.environ["HTTPS_PROXY"])
-connection = http.client.HTTPConnection(proxy.hostname, proxy.port)
-connection.request(sys.argv[1], sys.argv[2])
-response = connection.getresponse()
-print(response.status, response.read().decode())
+answers = []
+for method, target in json.loads(sys.argv[1]):
+    connection = http.client.HTTPConnection(proxy.hostname, proxy.port)
+    connection.request(method, target)
+    response = connection.getresponse()
+    answers.append(f"{response.status} {response.read().decode()}")
+    connection.close()
+print(json.dumps(answers))
 """
 
 
@@ -362,42 +416,41 @@ async def inward(host: str, port: int) -> list[tuple[int, str]]:
     return [(socket.AF_INET, address)]
 
 
-@pytest.mark.parametrize(
-    ("method", "target", "reason"),
-    [
-        ("CONNECT", "other.example:443", "not among the hosts"),
-        ("CONNECT", "example:443", "not among the hosts"),
-        ("CONNECT", "home.example.evil:443", "not among the hosts"),
-        ("CONNECT", "evilhome.example:443", "not among the hosts"),
-        ("CONNECT", "127.0.0.1:443", "not among the hosts"),
-        ("CONNECT", "home.example:22", "port 22 may not be reached"),
-        ("CONNECT", "home.example:5432", "port 5432 may not be reached"),
-        ("CONNECT", "home.example:443", "not public"),
-        ("CONNECT", "HOME.example.:443", "not public"),
-        ("CONNECT", "metadata.example:80", "not public"),
-        ("CONNECT", "deep.inner.example:443", "not public"),
-        ("CONNECT", "169.254.169.254:80", "not a public address"),
-        ("CONNECT", "home.example", "does not read"),
-        ("CONNECT", "home.example:x", "does not read"),
-        ("CONNECT", "user@home.example:443", "does not read"),
-        ("GET", "http://other.example/", "not among the hosts"),
-        ("GET", "http://home.example/", "not public"),
-        ("GET", "http://home.example:8080/", "port 8080 may not be reached"),
-        ("GET", "http://home.example@other.example/", "does not read"),
-        ("GET", "https://home.example/", "only http://"),
-        ("GET", "/etc/passwd", "only http://"),
-        ("GET", "file:///etc/passwd", "only http://"),
-    ],
-)
-async def test_the_proxy_leads_to_named_public_hosts_only(
-    workspace: Path, method: str, target: str, reason: str
-) -> None:
+REFUSED_BY_THE_PROXY = [
+    ("CONNECT", "other.example:443", "not among the hosts"),
+    ("CONNECT", "example:443", "not among the hosts"),
+    ("CONNECT", "home.example.evil:443", "not among the hosts"),
+    ("CONNECT", "evilhome.example:443", "not among the hosts"),
+    ("CONNECT", "127.0.0.1:443", "not among the hosts"),
+    ("CONNECT", "home.example:22", "port 22 may not be reached"),
+    ("CONNECT", "home.example:5432", "port 5432 may not be reached"),
+    ("CONNECT", "home.example:443", "not public"),
+    ("CONNECT", "HOME.example.:443", "not public"),
+    ("CONNECT", "metadata.example:80", "not public"),
+    ("CONNECT", "deep.inner.example:443", "not public"),
+    ("CONNECT", "169.254.169.254:80", "not a public address"),
+    ("CONNECT", "home.example", "does not read"),
+    ("CONNECT", "home.example:x", "does not read"),
+    ("CONNECT", "user@home.example:443", "does not read"),
+    ("GET", "http://other.example/", "not among the hosts"),
+    ("GET", "http://home.example/", "not public"),
+    ("GET", "http://home.example:8080/", "port 8080 may not be reached"),
+    ("GET", "http://home.example@other.example/", "does not read"),
+    ("GET", "https://home.example/", "only http://"),
+    ("GET", "/etc/passwd", "only http://"),
+    ("GET", "file:///etc/passwd", "only http://"),
+]
+
+
+async def test_the_proxy_leads_to_named_public_hosts_only(workspace: Path) -> None:
     sandbox = Bubblewrap(resolve=partial(resolve_public, resolve=inward))
     hosts = ("home.example", "metadata.example", "*.inner.example", "169.254.169.254")
-    command = Command(("python3", "-c", ASK, method, target), workspace, hosts=hosts)
-    finished = await run(sandbox, command)
-    assert finished.stdout[:3] in ("403", "400"), finished
-    assert reason in finished.stdout
+    asked = json.dumps([(method, target) for method, target, _ in REFUSED_BY_THE_PROXY])
+    finished = await run(sandbox, Command(("python3", "-c", ASK, asked), workspace, hosts=hosts))
+    assert finished.exit_code == 0, finished
+    for answer, (method, target, reason) in zip(json.loads(finished.stdout), REFUSED_BY_THE_PROXY, strict=True):
+        assert answer[:3] in ("403", "400"), (method, target, answer)
+        assert reason in answer, (method, target, answer)
 
 
 async def test_a_program_with_hosts_has_no_other_network(workspace: Path, neighbour: list[str]) -> None:
