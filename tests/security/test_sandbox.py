@@ -185,7 +185,7 @@ ATTACKS = {
 
 @contextmanager
 def hosting() -> Iterator[Path]:
-    """A workspace, and a secret beside it. Not below pytest's own folder: as root, the sandbox's user may not go there."""
+    """A workspace, and a secret beside it. Not below pytest's own folder, where the sandbox's user may not go."""
     made = Path(tempfile.mkdtemp(prefix="longshore-test-"))
     made.chmod(0o711)
     for name in ("other", "workspace"):
