@@ -8,6 +8,8 @@ import ipaddress
 import re
 import socket
 from collections.abc import Awaitable, Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Final
 
 from adapters.errors import WebError
@@ -140,6 +142,11 @@ async def resolve_public(
     return sorted(found, key=lambda item: item[0] != socket.AF_INET)
 
 
+# A name whose server does not answer keeps its thread, also after we have given up on it: threads of their own, so that
+# nothing but other names waits for it.
+_RESOLVERS: Final = ThreadPoolExecutor(8, thread_name_prefix="longshore-dns")
+
+
 async def _look_up(name: str, port: int, resolve: Resolver) -> list[tuple[int, str]]:
     try:
         async with asyncio.timeout(RESOLVE_SECONDS):
@@ -154,5 +161,6 @@ async def _look_up(name: str, port: int, resolve: Resolver) -> list[tuple[int, s
 
 
 async def _system_resolver(name: str, port: int) -> list[tuple[int, str]]:
-    answers = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    ask = partial(socket.getaddrinfo, name, port, type=socket.SOCK_STREAM)
+    answers = await asyncio.get_running_loop().run_in_executor(_RESOLVERS, ask)
     return list(dict.fromkeys((int(family), str(sockaddr[0])) for family, _, _, _, sockaddr in answers))

@@ -4,6 +4,7 @@ It knows the secrets of this process's environment, in the forms they are usuall
 the shapes of those nobody told it about (`secret_shapes.py`). How a text is read is in `redaction_stream.py`."""
 
 import functools
+import json
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -39,8 +40,29 @@ def secrets_in(env: Mapping[str, str]) -> set[str]:
         if match := _URL_PASSWORD.match(value):
             found |= {match[2], unquote(match[2])} - {match[1]}
         elif _SECRET_NAME.search(name) and not _PLACE_NAME.search(name) and not _is_harmless(name, value):
-            found.add(value)
+            found |= _in_json(value) or {value}
+        else:
+            found |= _in_json(value)
     return {value for value in found if len(value) >= LEAST_CHARACTERS and value.lower() not in _EVERYDAY}
+
+
+def _in_json(value: str) -> set[str]:
+    """What a variable that holds a JSON object (LONGSHORE_WEBHOOKS) keeps under secret names."""
+    if not value.lstrip().startswith(("{", "[")):
+        return set()
+    try:
+        waiting = [json.loads(value)]
+    except ValueError:
+        return set()
+    found: set[str] = set()
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            found |= {v for k, v in part.items() if isinstance(v, str) and _SECRET_NAME.search(k)}
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+    return found
 
 
 def _is_harmless(name: str, value: str) -> bool:

@@ -147,14 +147,17 @@ async def use_approval(conn: AsyncConnection, approval_id: str) -> bool:
 
 async def expire_approval(conn: AsyncConnection, approval_id: str) -> None:
     statement = update(Approval).where(
-        Approval.id == approval_id, Approval.status == "pending", Approval.expires_at <= now()
+        Approval.id == approval_id, Approval.status.in_(["pending", "approved"]), Approval.expires_at <= now()
     )
     await conn.execute(statement.values(status="expired"))
 
 
-async def is_awaited(conn: AsyncConnection, turn_id: str) -> bool:
-    """Whether everything a parked turn waits for is still open: nothing has been answered or decided meanwhile."""
-    begun = select(Step.id).where(Step.turn_id == turn_id, Step.status == "started")
+async def is_awaited(conn: AsyncConnection, turn_id: str, key_prefix: str) -> bool:
+    """Whether everything a parked turn waits for is still open: nothing has been answered or decided meanwhile. Steps
+    of other attempts, with another `key_prefix`, are nobody's any more."""
+    begun = select(Step.id).where(
+        Step.turn_id == turn_id, Step.status == "started", Step.key.startswith(key_prefix, autoescape=True)
+    )
     answered = select(PendingQuestion.id).where(PendingQuestion.id.in_(begun), PendingQuestion.status != "pending")
     decided = select(Approval.id).where(Approval.id.in_(begun), Approval.status.in_(["approved", "denied", "expired"]))
     return not (await conn.execute(select(or_(answered.exists(), decided.exists())))).scalar_one()

@@ -10,7 +10,7 @@ from models.fleet import Rejected
 from models.groups import AgentGroup, MessagingGroup
 from models.inbox import MessageIn
 from models.outbox import MessageOut
-from models.sessions import Session, ensure_session, take_numbers
+from models.sessions import Session, living_session, take_numbers
 from models.turns import Turn
 
 SHORT = 8
@@ -113,6 +113,12 @@ async def find_sessions(conn: AsyncConnection, fragment: str) -> list[str]:
 async def revive(conn: AsyncConnection, message_id: str) -> str | None:
     """Make a dead message pending again, with all its tries; its failed turn stays as it was. Returns the session it is
     in now: where its own was closed meanwhile, the one that follows. None: it is not dead."""
+    query = select(MessageIn.session_id).where(MessageIn.id == message_id)
+    own = (await conn.execute(query)).scalar_one_or_none()
+    if own is None:
+        return None
+    living = await living_session(conn, own)
+    moved = {} if living == own else {"session_id": living, "seq": await take_numbers(conn, living, 1)}
     statement = (
         update(MessageIn)
         .where(MessageIn.id == message_id, MessageIn.status == "failed")
@@ -123,27 +129,11 @@ async def revive(conn: AsyncConnection, message_id: str) -> str | None:
             turn_id=None,
             error=None,
             error_class=None,
+            **moved,
         )
-        .returning(MessageIn.session_id)
+        .returning(MessageIn.id)
     )
-    session_id = (await conn.execute(statement)).scalar_one_or_none()
-    if session_id is None:
-        return None
-    session = (await conn.execute(select(Session.__table__).where(Session.id == session_id))).one()
-    if session.status == "active":
-        return str(session_id)
-    key = (session.agent_group_id, session.messaging_group_id, session.thread_id)
-    await ensure_session(conn, *key)
-    following = select(Session.id).where(
-        Session.status == "active",
-        Session.agent_group_id == key[0],
-        Session.messaging_group_id == key[1],
-        Session.thread_id == key[2],
-    )
-    new = str((await conn.execute(following)).scalar_one())
-    moved = update(MessageIn).where(MessageIn.id == message_id)
-    await conn.execute(moved.values(session_id=new, seq=await take_numbers(conn, new, 1)))
-    return new
+    return living if (await conn.execute(statement)).one_or_none() is not None else None
 
 
 async def discard(conn: AsyncConnection, message_id: str) -> bool:

@@ -393,6 +393,23 @@ async def succeed(conn: AsyncConnection, session_id: str) -> str | None:
     return new
 
 
+async def living_session(conn: AsyncConnection, session_id: str) -> str:
+    """The session itself, or, if it was closed, the active one of the same conversation. Locked until the commit, so
+    that it is not closed meanwhile: what is put there is read."""
+    query = select(_table).where(Session.id == session_id).with_for_update()
+    session = (await conn.execute(query)).one()
+    if session.status == "active":
+        return session_id
+    await ensure_session(conn, session.agent_group_id, session.messaging_group_id, session.thread_id)
+    following = select(_table.c.id).where(
+        Session.status == "active",
+        Session.agent_group_id == session.agent_group_id,
+        Session.messaging_group_id == session.messaging_group_id,
+        Session.thread_id == session.thread_id,
+    )
+    return str((await conn.execute(following.with_for_update())).scalar_one())
+
+
 async def move_waiting(conn: AsyncConnection, old: str, new: str) -> None:
     """Messages that no turn has taken go to a new session that has none yet, numbered from 1 in their order."""
     waiting = (

@@ -183,7 +183,10 @@ def _name_node(sender: str, instance: Any, **_: Any) -> None:
 def _start_early(sender: Any = None, **_: Any) -> None:
     """Report alive before the first message comes. Prefork's parent must not: its children make their own."""
     if "prefork" not in type(sender.pool).__module__:
-        process_runtime()
+        runtime = process_runtime()
+        if any(queue.startswith(agent_queue("")) for queue in runtime.node.queues):
+            # Tried out now, so that the log says at the start whether agents have their programs.
+            process_loop().submit(runtime.sandbox())
 
 
 @signals.worker_shutdown.connect

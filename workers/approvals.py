@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import ParkedError
 from adapters.events import ApprovalRequested
-from models.base import AnyRow
+from models.base import AnyRow, storable_json
 from models.consent import decide_approval, expire_approval, find_approval, put_approval, use_approval
 from models.database import Database
 from models.people import approver_addresses
@@ -30,9 +30,15 @@ SUMMARY_LIMIT: Final = 300
 
 
 def hash_of(payload: Mapping[str, Any]) -> str:
-    return hashlib.sha256(
-        json.dumps(payload, sort_keys=True, ensure_ascii=False).encode("utf-8", "replace")
-    ).hexdigest()
+    return hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`go`: approved, and the approval is used up by this. `begun`: an earlier attempt has used it. `no`: `why` not."""
+
+    word: Literal["go", "begun", "no"]
+    why: str = ""
 
 
 class Consent:
@@ -45,49 +51,55 @@ class Consent:
         self._caller = caller
         self._seconds = seconds
 
-    async def take(self, step_id: str, tool: str, arguments: Mapping[str, Any]) -> str | Literal["used"] | None:
-        """None: approved, and used up by this. A text: why the call must not be made. `used`: an earlier attempt had
-        it. ParkedError: nobody has decided yet."""
-        payload = json.loads(json.dumps({"tool": tool, "arguments": dict(arguments), **self._whose()}, default=str))
+    async def take(self, step_id: str, tool: str, arguments: Mapping[str, Any]) -> Verdict:
+        """Whether the call may be made. ParkedError: nobody has decided yet."""
+        # As it is stored: what the database cannot hold must not make it another payload.
+        payload = json.loads(storable_json({"tool": tool, "arguments": dict(arguments), **self._whose()}))
         approval = await self._db.read(lambda conn: find_approval(conn, step_id))
         if approval is None:
             await self._ask(step_id, tool, payload)
             raise ParkedError(f"{tool} waits for approval", self._seconds)
-        if approval.status == "pending" and approval.expires_at > approval.at:
-            left = (approval.expires_at - approval.at).total_seconds()
-            raise ParkedError(f"{tool} waits for approval", max(left, 0.0))
+        left = (approval.expires_at - approval.at).total_seconds()
+        if approval.status == "pending" and left > 0:
+            raise ParkedError(f"{tool} waits for approval", left)
         match approval.status:
             case "used":
-                return "used"
+                return Verdict("begun")
             case "denied":
-                return f"{tool} was not approved: {approval.decided_by} said no. Do not try it in another way."
-            case "approved":
+                return Verdict("no", f"{tool} was not approved: {approval.decided_by} said no. Do not get around it.")
+            case "approved" if left > 0:
                 return await self._use(approval, tool, payload)
             case _:
                 await self._db.transact(lambda conn: expire_approval(conn, step_id))
-                return f"{tool} was not approved: nobody decided in time."
+                return Verdict("no", f"{tool} was not approved in time.")
 
-    async def _use(self, approval: AnyRow, tool: str, payload: dict[str, Any]) -> str | None:
+    async def _use(self, approval: AnyRow, tool: str, payload: dict[str, Any]) -> Verdict:
         if not approval.payload_hash == hash_of(payload) == hash_of(approval.payload):
-            return f"{tool} was not run: this is not the call that was approved. Ask again with a new call."
+            why = f"{tool} was not run: this is not the call that was approved. Ask again with a new call."
+            return Verdict("no", why)
+        used = False
 
         async def work(conn: AsyncConnection, _: int) -> None:
-            await use_approval(conn, approval.id)
+            nonlocal used
+            used = await use_approval(conn, approval.id) or used
 
         await self._journal.write(work, activity=f"tool: {tool}")
-        return None
+        return Verdict("go" if used else "begun")
 
     def _whose(self) -> dict[str, str]:
         return {"agent_group": self._caller.turn.folder, "session": self._caller.session_id}
 
     async def _ask(self, step_id: str, tool: str, payload: dict[str, Any]) -> None:
-        words = ", ".join(f"{key}={value}" for key, value in payload["arguments"].items())
+        # In one line: an agent's text must not look like something else we say.
+        words = " ".join(", ".join(f"{key}={value}" for key, value in payload["arguments"].items()).split())
         summary = f"{self._caller.turn.folder} wants {tool}({words})"
         summary = summary if len(summary) <= SUMMARY_LIMIT else f"{summary[: SUMMARY_LIMIT - 1]}…"
         places = await self._db.read(lambda conn: approver_addresses(conn, self._caller.turn.agent_group_id))
-        told = (
-            f"{summary}. Whole: longshore approvals {step_id[-8:]}; decide: longshore approve {step_id[-8:]} (or deny)"
-        )
+        decide = f"Whole: longshore approvals {step_id[-8:]}; decide: longshore approve {step_id[-8:]} (or deny)"
+        here = self._caller.reply_to
+        said = f"I wait for an approval before I go on ({tool}). Whoever runs me has been asked."
+        to_people = [(here.channel_type, here.platform_id, here.thread_id, said)]
+        to_people += [(channel, place, None, f"{summary}. {decide}") for channel, place in places]
         rows = [
             notice(
                 session_id=self._caller.session_id,
@@ -95,9 +107,10 @@ class Consent:
                 key=f"{step_id}:approval:{number}",
                 channel_type=channel,
                 platform_id=place,
-                text=told,
+                thread_id=thread,
+                text=text,
             )
-            for number, (channel, place) in enumerate(places)
+            for number, (channel, place, thread, text) in enumerate(to_people)
         ]
         asked = {
             "id": step_id,
@@ -138,7 +151,9 @@ async def decide_call(db: Database, approval_id: str, *, approve: bool, decided_
         # The session's row first: a worker that is just parking the turn holds it, and looks for decisions under it.
         await end_rest(conn, known.session_id)
         if await decide_approval(conn, approval_id, "approved" if approve else "denied", decided_by) is None:
-            raise RefusedError(f"it is already {'expired' if known.status == 'pending' else known.status}")
+            now_is = await find_approval(conn, approval_id)
+            assert now_is is not None
+            raise RefusedError(f"it is already {'expired' if now_is.status == 'pending' else now_is.status}")
         session = await find_session(conn, known.session_id)
         assert session is not None
         said = f"{'approved, once' if approve else 'denied'}: {known.summary}"

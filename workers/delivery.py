@@ -26,7 +26,7 @@ from models.outbox import (
     settle_delivery,
 )
 from models.people import owner_addresses
-from models.sessions import may_reach, take_numbers
+from models.sessions import living_session, may_reach, take_numbers
 from workers.agents import AGENT, hand_to_agent
 from workers.events import envelope
 from workers.notices import owner_notices, store_notices, tell_agent
@@ -233,16 +233,18 @@ async def _give_up(
             await settle_delivery(conn, row.id, row.claim_token, **changes)
             return []
         owners = await owner_addresses(conn)
-        last = await take_numbers(conn, row.session_id, 1 + len(owners))
+        # The agent may have begun anew since: it hears of it where it goes on.
+        session_id = await living_session(conn, row.session_id)
+        last = await take_numbers(conn, session_id, 1 + len(owners))
         if not await settle_delivery(conn, row.id, row.claim_token, **changes):
             return []
         result = {"message": row.seq, "error": why, "text": str(row.content.get("text", ""))[:200]}
         content = {"action": "deliver", "status": status, "result": result}
-        await tell_agent(conn, session_id=row.session_id, seq=last, place=row, content=content)
+        await tell_agent(conn, session_id=session_id, seq=last, place=row, content=content)
         text = f"A message to {row.channel_type} {row.platform_id} could not be delivered ({status}): {why}"
         first = last - len(owners)
         return await store_notices(
-            conn, owner_notices(owners, session_id=row.session_id, first_seq=first, key=f"{row.id}:{status}", text=text)
+            conn, owner_notices(owners, session_id=session_id, first_seq=first, key=f"{row.id}:{status}", text=text)
         )
 
     for message_out_id in await uninterrupted(runtime.db.transact(work)):

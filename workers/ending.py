@@ -176,8 +176,9 @@ class Ending:
 
         return await self._commit(work)
 
-    async def park(self, parked: ParkedError) -> Ended:
-        """Put the turn away until a person has answered, or for as long as it waits at most."""
+    async def park(self, parked: ParkedError, key_prefix: str) -> Ended:
+        """Put the turn away until a person has answered, or for as long as it waits at most. `key_prefix` is that of
+        this attempt's steps."""
         turn = self._turn
         events = [*self._journal.take(), TurnEnded(status="parked", error=parked.reason, retry_in=parked.seconds)]
 
@@ -189,7 +190,7 @@ class Ending:
             await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
             await set_turn(conn, turn.id, status="parked", error=None, error_class=None, waiting_since=None)
             # The answer may have come while the worker still had the session; nobody rang then.
-            answered = not await is_awaited(conn, turn.id)
+            answered = not await is_awaited(conn, turn.id, key_prefix)
             if answered:
                 await end_rest(conn, turn.lease.session_id)
             return Ended("parked", wake=answered), await self._journal.store(conn, events, released.event_seq)

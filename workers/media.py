@@ -56,9 +56,11 @@ class Attached:
 class Media:
     """The attachments of one turn's messages."""
 
-    def __init__(self, workspace: Workspace, web: Web, capabilities: Capabilities) -> None:
+    def __init__(self, workspace: Workspace, web: Web, capabilities: Capabilities, at_once: asyncio.Semaphore) -> None:
+        """`at_once`: how many files a process has in its memory at a time, for all its turns."""
         self._workspace = workspace
         self._web = web
+        self._at_once = at_once
         self._sees = {kind for kind, can in (("image", capabilities.images), ("pdf", capabilities.pdfs)) if can}
         self._attached: dict[int, tuple[Attached, ...]] = {}
 
@@ -88,30 +90,34 @@ class Media:
         for position in range(len(loaded) - 1, -1, -1):
             item = loaded[position]
             if isinstance(item, Shown) and _kind(item.media_type) in self._sees and left > 0:
-                data = await asyncio.to_thread(self._read, item, left)
-                left -= len(data)
-                loaded[position] = replace(item, data=base64.b64encode(data).decode())
+                size, data = await asyncio.to_thread(self._read, item, left)
+                left -= size
+                loaded[position] = replace(item, data=data)
         return tuple(loaded)
 
-    def _read(self, item: Shown, left: int) -> bytes:
+    def _read(self, item: Shown, left: int) -> tuple[int, str]:
+        """Its size, and itself in base64; nothing if it is not what it was, or too much."""
         try:
             data = self._workspace.read(item.path, limit=left + 1)
         except WorkspaceError:
-            return b""
-        return data if len(data) <= left and sniff(data) == item.media_type and native_kind(data) else b""
+            return 0, ""
+        if len(data) > left or sniff(data) != item.media_type or native_kind(data) is None:
+            return 0, ""
+        return len(data), base64.b64encode(data).decode()
 
     async def _save(self, row_id: str, number: int, given: dict[str, Any]) -> Attached:
         name = _name(given, number)
         folder = row_id if _ROW_ID.fullmatch(row_id) else hashlib.sha256(row_id.encode()).hexdigest()[:32]
         path = f"{FOLDER}/{folder}/{number}-{name}"
         try:
-            data = await asyncio.to_thread(self._saved, path)
-            if data is None:
-                data = await self._fetch(given)
-                await asyncio.to_thread(self._workspace.write, path, data)
+            async with self._at_once:
+                data = await asyncio.to_thread(self._saved, path)
+                if data is None:
+                    data = await self._fetch(given)
+                    await asyncio.to_thread(self._workspace.write, path, data)
+                return Attached(name, path, sniff(data) or "application/octet-stream", native_kind(data) or "file")
         except ToolError as error:
             return Attached(name, problem=str(error))
-        return Attached(name, path, sniff(data) or "application/octet-stream", native_kind(data) or "file")
 
     def _saved(self, path: str) -> bytes | None:
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import socket
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from adapters.contracts import Channel
+from adapters.errors import SandboxError
 from adapters.model_port import ModelProvider
 from adapters.redaction import process_redactor
 from adapters.registry import Registry
@@ -39,6 +41,10 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger()
 
+# Each may take some 40 MB while it is fetched and written.
+ATTACHMENTS_AT_ONCE: Final = 4
+# A sandbox that did not hold is tried again after so many seconds: somebody may have mended the machine.
+PROBE_AGAIN_SECONDS: Final = 60.0
 # What a machine can do does not change while a process lives, and finding out takes a tenth of a second.
 _PROBES: Final[dict[tuple[str, str, int, Path | None], Probe]] = {}
 
@@ -71,7 +77,9 @@ class Runtime:
         self.bells: Final = bells
         self._workspaces: set[str] = set()
         self._tool_server: ToolServer | None = None
+        self._probe_again = math.inf
         self._probed: asyncio.Future[Sandbox | None] | None = None
+        self.fetching: Final = asyncio.Semaphore(ATTACHMENTS_AT_ONCE)
         self.outbox: Final = Outbox(settings.workspace_root)
         self.redactor: Final = process_redactor()
         self.web: Final = Web([host.strip() for host in settings.private_hosts.split(",") if host.strip()])
@@ -99,8 +107,9 @@ class Runtime:
             os.chown(path, self.settings.sandbox_uid, self.settings.sandbox_uid)
 
     async def sandbox(self) -> Sandbox | None:
-        """Where agents' programs run, if it holds here; tried once. Without one, nothing is run."""
-        if self._probed is None:
+        """Where agents' programs run, if it holds here. Without one, nothing is run."""
+        now = asyncio.get_running_loop().time()
+        if self._probed is None or (self._probed.done() and now > self._probe_again):
             self._probed = asyncio.ensure_future(self._probe())
         return await asyncio.shield(self._probed)
 
@@ -109,15 +118,22 @@ class Runtime:
         await asyncio.to_thread(root.mkdir, parents=True, exist_ok=True)
         closed = first_closed(root, settings.sandbox_uid) if os.geteuid() == 0 else None
         kind = (settings.sandbox, settings.sandbox_image, settings.sandbox_uid, closed)
-        sandbox = make_sandbox(
-            settings.sandbox, image=settings.sandbox_image, uid=settings.sandbox_uid, workspace_root=root
-        )
-        probe = _PROBES[kind] = _PROBES.get(kind) or await sandbox.probe()
+        try:
+            sandbox = make_sandbox(
+                settings.sandbox, image=settings.sandbox_image, uid=settings.sandbox_uid, workspace_root=root
+            )
+            probe = _PROBES.get(kind) or await sandbox.probe()
+        except (SandboxError, OSError) as error:
+            probe = Probe(False, str(error))
         if settings.sandbox == "none":
             log.warning("sandbox.none", meaning="agents' programs run unconfined, with all this worker may do")
         if not probe.ok:
-            log.warning("sandbox.unavailable", sandbox=sandbox.name, reason=probe.detail, fix=probe.fix)
-        return sandbox if probe.ok else None
+            log.warning("sandbox.unavailable", sandbox=settings.sandbox, reason=probe.detail, fix=probe.fix)
+            self._probe_again = asyncio.get_running_loop().time() + PROBE_AGAIN_SECONDS
+            return None
+        _PROBES[kind] = probe
+        self._probe_again = math.inf
+        return sandbox
 
     @property
     def tool_server(self) -> "ToolServer":

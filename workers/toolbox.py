@@ -9,7 +9,6 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -109,7 +108,9 @@ class JournaledToolBox:
             if tool.admin_only:
                 await self._check_admin(tool)
         except ToolError as error:
-            return ToolOutcome(self._bounded(str(error)), ok=False)
+            refused = ToolOutcome(self._bounded(str(error)), ok=False)
+            # One that waited for a person and cannot be made any more waits no longer.
+            return refused if earlier is None else await self._finish(earlier.id, call_id, name, refused)
         risky = tool.risky or name in self._caller.policy.approve
         if risky:
             step_id, refusal = await self._approved(earlier, key, tool, arguments)
@@ -147,10 +148,10 @@ class JournaledToolBox:
         """The step of a call that somebody must approve, and why it is not to be run after all. Parks the turn while
         nobody has decided."""
         step_id = earlier.id if earlier is not None else await self._begin(key, tool, arguments)
-        decision = await self._consent.take(step_id, tool.name, arguments)
-        if decision == "used":  # by an attempt that died before it could say what came of it
-            return step_id, None if tool.idempotent else ToolOutcome(EFFECT_UNKNOWN, ok=False)
-        return step_id, None if decision is None else ToolOutcome(decision, ok=False)
+        verdict = await self._consent.take(step_id, tool.name, arguments)
+        if verdict.word == "begun" and not tool.idempotent:
+            return step_id, ToolOutcome(EFFECT_UNKNOWN, ok=False)
+        return step_id, ToolOutcome(verdict.why, ok=False) if verdict.word == "no" else None
 
     async def _begin(self, key: str, tool: Tool[Any], arguments: Mapping[str, Any]) -> str:
         step_id = new_id()
@@ -192,8 +193,7 @@ class JournaledToolBox:
             outcome = ToolOutcome(f"{tool.name} failed: {type(error).__name__}", ok=False)
         finally:
             progress.cancel()
-            with suppress(asyncio.CancelledError):
-                await progress
+            await asyncio.gather(progress, return_exceptions=True)
         if isinstance(action, Ask):
             await self._ask(step_id, action)
         log.debug("tool.done", tool=tool.name, ok=outcome.ok, seconds=round(time.monotonic() - started, 3))

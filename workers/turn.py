@@ -148,7 +148,7 @@ class _Attempt:
         # From here on only whole transactions follow, which no stop tears apart.
         self._held.ending = True
         if parked is not None:
-            return await self._ending.park(parked)
+            return await self._ending.park(parked, self._key_prefix)
         if failure is not None:
             return await self._ending.fail(failure, other)
         try:
@@ -246,7 +246,7 @@ class _Attempt:
         """Ask the provider. Others' MCP servers, if the group has any, run until `servers` is closed."""
         turn, runtime = self._turn, self._runtime
         workspace = await runtime.workspace(turn.folder)
-        media = Media(workspace, runtime.web, provider.manifest.capabilities)
+        media = Media(workspace, runtime.web, provider.manifest.capabilities, runtime.fetching)
         await media.prepare(turn.messages)
         self._prompt = format_prompt(turn.messages, media.notes)
         reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
@@ -299,8 +299,7 @@ class _Attempt:
             caller,
             Equipment(workspace, runtime.outbox.root, runtime.web, runtime.redactor, sandbox),
             Consent(runtime.db, runtime.bells, self._journal, caller, runtime.settings.approval_seconds),
-            # A provider that asks anew on a second attempt may use an id again for another call.
-            key_prefix="" if self._replays_steps() else f"{turn.attempt}:",
+            key_prefix=self._key_prefix,
         )
 
     def _hear(self, event: ProviderEvent) -> None:
@@ -347,6 +346,11 @@ class _Attempt:
             why = f"{failure.message} (not tried again: it had already said something)"
             return Failure(ErrorClass.OUTPUT_SENT, why, retryable=False)
         return failure
+
+    @property
+    def _key_prefix(self) -> str:
+        """A provider that asks anew on a second attempt may use an id again for another call."""
+        return "" if self._replays_steps() else f"{self._turn.attempt}:"
 
     def _replays_steps(self) -> bool:
         with suppress(AdapterError):

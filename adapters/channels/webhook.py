@@ -100,9 +100,7 @@ class WebhookChannel:
             "thread": message.destination.thread_id,
             "content": message.content,
         }
-        if message.files:
-            said["files"] = await asyncio.to_thread(_files, message)
-        body = json.dumps(said).encode()
+        body = await asyncio.to_thread(_with_files, said, message) if message.files else json.dumps(said).encode()
         headers = {
             "content-type": "application/json",
             "idempotency-key": message.idempotency_key,
@@ -156,8 +154,8 @@ def _endpoints_from_environment() -> dict[str, Endpoint]:
         raise ChannelError(f"{VARIABLE} at {'.'.join(map(str, first['loc'])) or 'top'}: {first['msg']}") from None
 
 
-def _files(message: OutboundMessage) -> list[dict[str, Any]]:
-    return [
+def _with_files(said: dict[str, Any], message: OutboundMessage) -> bytes:
+    files = [
         {
             "name": file.name,
             "media_type": file.media_type,
@@ -166,6 +164,7 @@ def _files(message: OutboundMessage) -> list[dict[str, Any]]:
         }
         for file in message.files
     ]
+    return json.dumps(said | {"files": files}).encode()
 
 
 async def _drain(response: httpx2.Response) -> None:

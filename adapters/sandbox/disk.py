@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from adapters.errors import SandboxError
+from adapters.sandbox.looking import look
 
 _LARGEST_STEP = 32 << 20
 _INODE_STEP = 10_000
 _WALK_SECONDS = 30.0
 # A disk that others fill as well must not keep `du` running all the time.
 _REST = 5.0
+# Of all processes together; nobody needs so many, and each takes a look.
+_MOST_OPEN_FILES = 20_000
 
 
 @dataclass
@@ -58,7 +61,8 @@ class Disk:
         before = os.statvfs(workspace)
         started = time.monotonic()
         used = await _used(workspace)
-        full = used is None or used + _deleted(workspace, pids) > disk_bytes
+        deleted = await look(_deleted, workspace, pids)
+        full = used is None or deleted is None or used + deleted > disk_bytes
         ended = time.monotonic()
         free = before.f_bavail * before.f_frsize
         self._seen[workspace] = _Seen(free, before.f_favail, full, ended + _REST * (ended - started))
@@ -89,15 +93,19 @@ async def _used(workspace: Path) -> int | None:
     return int(printed.split()[0]) * 1024
 
 
-def _deleted(workspace: Path, pids: Iterable[int]) -> int:
-    """Bytes of files that have no name any more but are held open: `du` cannot see them."""
+def _deleted(workspace: Path, pids: Iterable[int]) -> int | None:
+    """Bytes of files that have no name any more but are held open: `du` cannot see them. None: too many to look at."""
     device = workspace.stat().st_dev
     found: dict[int, int] = {}
+    left = _MOST_OPEN_FILES
     for pid in pids:
         try:
             names = os.listdir(f"/proc/{pid}/fd")
         except OSError:
             continue
+        left -= len(names)
+        if left < 0:
+            return None
         for name in names:
             try:
                 status = os.stat(f"/proc/{pid}/fd/{name}")

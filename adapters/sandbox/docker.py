@@ -58,7 +58,7 @@ class Docker:
         try:
             code, said = await ask(self._docker, "version", "--format", "{{.Server.Version}}")
         except SandboxError as error:
-            return Probe(False, str(error), "install Docker, or set SANDBOX=bubblewrap")
+            return Probe(False, str(error), "install Docker, or set LONGSHORE_SANDBOX=bubblewrap")
         if code:
             fix = "start the Docker engine, and let this user use it (the group `docker`, or DOCKER_HOST)"
             return Probe(False, f"the Docker engine cannot be reached: {said}", fix)

@@ -43,13 +43,13 @@ def check_command(command: Command) -> None:
     for name in command.env:
         if not _ENV_NAME.fullmatch(name):
             raise SandboxError(f"{name!r} is no name for an environment variable")
-    for text in (*command.argv, *command.env.values(), command.folder):
+    for text in (*command.argv, *command.env.values(), command.folder or ""):
         try:
             if b"\0" in os.fsencode(text):
                 raise SandboxError("a NUL byte can stand neither in an argument nor in the environment")
         except UnicodeEncodeError as error:
             raise SandboxError(f"{text!r} cannot be written as bytes") from error
-    folder = PurePosixPath(command.folder)
+    folder = PurePosixPath(command.folder or ".")
     if folder.is_absolute() or ".." in folder.parts:
         raise SandboxError(f"the folder {command.folder!r} is not below the workspace")
     if not command.workspace.is_dir():
@@ -60,7 +60,7 @@ def check_command(command: Command) -> None:
 
 def inside(command: Command) -> str:
     """Where the program begins, as it sees it."""
-    return str(PurePosixPath(WORKSPACE) / command.folder)
+    return "/tmp" if command.folder is None else str(PurePosixPath(WORKSPACE) / command.folder)  # noqa: S108
 
 
 def hand_over(workspace: Path, uid: int) -> None:

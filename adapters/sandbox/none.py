@@ -16,7 +16,7 @@ class Unconfined:
     name = "none"
     warning = (
         "Programs of agents run without a sandbox: they can read and change whatever the worker can, keys included, "
-        "and reach every network. Set SANDBOX=bubblewrap or SANDBOX=docker."
+        "and reach every network. Set LONGSHORE_SANDBOX=bubblewrap or LONGSHORE_SANDBOX=docker."
     )
 
     def __init__(self) -> None:
@@ -31,7 +31,9 @@ class Unconfined:
         full = await self._disk.full(command.workspace, command.limits.disk_bytes)
         env = {"PATH": _path(), "HOME": str(command.workspace), "LANG": "C.UTF-8"} | dict(command.env)
         argv = limited(command.argv, command.limits, full=full, own=_processes_of_user())
-        transport, pipes = await spawn(argv, env=env, cwd=command.workspace / command.folder)
+        transport, pipes = await spawn(
+            argv, env=env, cwd="/" if command.folder is None else command.workspace / command.folder
+        )
         grip = GroupGrip(transport.get_pid())
         return Supervised(transport, pipes, command, grip, self._disk, AsyncExitStack())
 

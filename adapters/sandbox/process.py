@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 from adapters.sandbox.disk import Disk
 from adapters.sandbox.launch import Pipes
+from adapters.sandbox.looking import look
 from adapters.sandbox.memory import children, exceeds, family, living_in_group
 from adapters.sandbox.port import Command
 
@@ -93,8 +94,8 @@ class Supervised:
         limits, workspace = self._command.limits, self._command.workspace
         try:
             while not await self._ended_within(WATCH_SECONDS):
-                pids = self.grip.pids()
-                if exceeds(pids, limits.memory_bytes):
+                pids = await look(self.grip.pids)
+                if await look(exceeds, pids, limits.memory_bytes):
                     self._passed = "memory"
                 elif await self._disk.exceeds(workspace, limits.disk_bytes, pids):
                     self._passed = "disk"

@@ -64,20 +64,24 @@ class SendFileArguments(ToolArguments):
     @field_validator("filename")
     @classmethod
     def _plain(cls, name: str | None) -> str | None:
-        if name is not None and (re.search(r"[/\\\x00-\x1f\x7f]", name) or name.strip(". ") == ""):
+        if name is not None and not _is_plain(name):
             raise ValueError("a plain file name, without folders")
         return name
 
 
 async def _send_file(arguments: SendFileArguments, context: ToolContext) -> Send:
     name = arguments.filename or PurePosixPath(arguments.path).name
-    if not name or name in (".", ".."):
-        raise ToolError(f"{arguments.path!r} is not a file")
+    if not _is_plain(name):
+        raise ToolError(f"{name!r} is not a name people can be sent; give a plain one as filename")
     size = await asyncio.to_thread(
         _copy_out, context.workspace, arguments.path, context.outbox / context.call, name[:200]
     )
     content: dict[str, Any] = {"text": arguments.text or "", "files": [{"name": name[:200], "size": size}]}
     return Send(content, outbox=context.call)
+
+
+def _is_plain(name: str) -> bool:
+    return bool(name.strip(". ")) and not re.search(r"[/\\\x00-\x1f\x7f]", name)
 
 
 def _copy_out(workspace: Workspace, path: str, folder: Path, name: str) -> int:

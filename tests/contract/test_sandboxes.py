@@ -7,6 +7,7 @@ import secrets
 import shutil
 import socket
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -561,3 +562,20 @@ def test_the_settings_name_the_sandbox(folder: Path) -> None:
 def test_how_a_program_ended_is_said_in_words() -> None:
     assert Finished(3, "", "", "exited", 0.1).words == "exit code 3"
     assert Finished(137, "", "", "time", 60.02).words == "ended after 60 s: it took longer than the 60 s it may"
+
+
+@pytest.mark.spec("T6")
+async def test_a_program_that_is_tedious_to_look_at_holds_up_no_event_loop(
+    sandbox: Sandbox, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of open files in a hundred processes take seconds to look through."""
+    threads: set[str] = set()
+
+    def watched(*_: object) -> bool:
+        threads.add(threading.current_thread().name.rpartition("_")[0])
+        return True
+
+    monkeypatch.setattr(process, "exceeds", watched)
+    finished = await run(sandbox, Command(("sleep", "60"), workspace))
+    assert finished.ended == "memory"
+    assert threads == {"longshore-watch"}

@@ -173,3 +173,15 @@ async def test_producers_cannot_pose_as_agents(fleet: Fleet) -> None:
     await fleet.send(None, content={"text": "hi", "agent": {"from": "boss", "hops": "many"}})  # type: ignore[arg-type]
     await fleet.settle_down()
     assert [turn.status for turn in await fleet.turns()] == ["completed"]
+
+
+@pytest.mark.spec("M14", "T3")
+async def test_a_task_in_between_does_not_begin_the_count_anew(fleet: Fleet) -> None:
+    """Two agents that set each other to work by tasks would otherwise never come to an end."""
+    act = "{tool: schedule_task, with: {prompt: later, processAfter: '2099-01-01T00:00:00Z'}}"
+    await fleet.add_group("demo", config=config(ASKS, agents=["expert"]))
+    await fleet.add_group("expert", config=config(script((None, f"[{act}, {{answer: '{{result}}'}}]")), agents=["*"]))
+    await fleet.send("ask them")
+    await fleet.settle_down()
+    [task] = [row for row in await fleet.inbox() if row.kind == "task"]
+    assert agents.hops_of(task) == 1

@@ -109,7 +109,7 @@ async def test_too_late_is_told_on_both_sides(fleet: Fleet, launcher: Launcher) 
 
     await fleet.execute(update(Session).values(resume_after=now(-1)))
     await fleet.sweep()
-    assert "nobody decided in time" in await answer(fleet)
+    assert "was not approved in time" in await answer(fleet)
     assert launcher.done == []
     with pytest.raises(RefusedError, match="already expired"):
         await decide(fleet, approval.id)
@@ -181,8 +181,9 @@ async def test_those_who_decide_are_told(fleet: Fleet) -> None:
     await fleet.insert(UserRole, {"id": new_id(), "user_id": user, "role": "owner"})
     await fleet.insert(UserDm, {"user_id": user, "channel_type": "local", "messaging_group_id": place})
     approval = await ask(fleet)
-    [told] = [row for row in await fleet.outbox() if row.kind == "notice"]
-    assert told.platform_id == "olga"
+    here, told = [row for row in await fleet.outbox() if row.kind == "notice"]
+    assert (here.platform_id, told.platform_id) == ("inbox", "olga")
+    assert here.content["text"].startswith("I wait for an approval")
     assert f"longshore approve {approval.id[-8:]}" in told.content["text"]
     assert "launch(what=prod)" in told.content["text"]
 
@@ -215,3 +216,44 @@ async def test_a_turn_that_is_given_up_takes_its_approval_along(fleet: Fleet, la
 
 async def _bury(conn: Any, turn_id: str) -> None:
     await close_questions(conn, turn_id)
+
+
+@pytest.mark.spec("C6")
+async def test_what_the_database_cannot_hold_does_not_make_it_another_call(
+    make_fleet: MakeFleet, launcher: Launcher
+) -> None:
+    fleet = await make_fleet(Registry(tools=Drivers("tool", {"launch": launcher.tool()})))
+    await fleet.add_group(script='- play: [{tool: launch, with: {what: "a\\0b"}}, {answer: "so: {result}"}]')
+    approval = await ask(fleet)
+    await decide(fleet, approval.id)
+    assert (await answer(fleet)).startswith("so: launched a")
+    assert len(launcher.done) == 1
+
+
+@pytest.mark.spec("C6")
+async def test_a_yes_does_not_last_for_ever(fleet: Fleet, launcher: Launcher) -> None:
+    """It was given in time, but nobody could act on it: the fleet was away."""
+    approval = await ask(fleet)
+    await decide(fleet, approval.id)
+    await fleet.execute(update(Approval).values(expires_at=now(-1)))
+    assert "launch was not approved in time" in await answer(fleet)
+    assert launcher.done == []
+
+
+@pytest.mark.spec("C6")
+async def test_a_tool_that_is_gone_when_the_yes_comes(fleet: Fleet, make_fleet: MakeFleet, launcher: Launcher) -> None:
+    approval = await ask(fleet)
+    decided = await decide_call(fleet.db, approval.id, approve=True, decided_by="olga")
+    other = await make_fleet(Registry(tools=Drivers("tool", {})))
+    other.bells.wakes = [(session_id, provider or "scripted") for session_id, provider in decided.wakes]
+    assert "there is no tool 'launch' here" in await answer(other)
+    [step] = await fleet.rows(Step)
+    assert step.status == "failed"  # else every later parking would find it decided, and wake at once
+
+
+@pytest.mark.spec("C6")
+async def test_an_agents_words_do_not_look_like_ours(make_fleet: MakeFleet, launcher: Launcher) -> None:
+    fleet = await make_fleet(Registry(tools=Drivers("tool", {"launch": launcher.tool()})))
+    await fleet.add_group(script='- play: [{tool: launch, with: {what: "x\\n\\nAll is well: longshore approve 1"}}]')
+    approval = await ask(fleet)
+    assert "\n" not in approval.summary

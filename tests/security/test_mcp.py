@@ -21,6 +21,7 @@ from adapters.sandbox.bubblewrap import Bubblewrap
 from adapters.sandbox.none import Unconfined
 from adapters.tools.mcp_client import external_tools
 from tests.support import mcp_stand_in
+from tests.support.servers import private_folder
 from workers.tool_binding import MAX_BODY, TURN_OVER
 from workers.tool_server import ToolServer
 
@@ -325,7 +326,7 @@ async def test_it_listens_on_this_machine_only_and_says_nothing_of_tokens(
 @asynccontextmanager
 async def started(tmp_path: Path, environ: Mapping[str, str], **env: str) -> AsyncIterator[Any]:
     shutil.copy(mcp_stand_in.__file__, tmp_path / "server.py")
-    policy = McpServerPolicy(command=sys.executable, args=("server.py", "good"), env=env)
+    policy = McpServerPolicy(command=sys.executable, args=(str(tmp_path / "server.py"), "good"), env=env)
     async with external_tools({"x": policy}, Unconfined(), tmp_path, environ) as offered:
         yield offered
 

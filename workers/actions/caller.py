@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.policy import Policy
 from adapters.registry import Registry
 from models.people import is_admin
+from workers.agents import hops_of
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
 
@@ -37,10 +38,14 @@ class Caller:
         ]
         return tuple(dict.fromkeys(senders))
 
-    async def is_admin(self, conn: AsyncConnection, agent_group_id: str | None = None) -> bool:
-        """Whether each of them is an admin of the agent group (its own, unless another is named). One who is not may
-        have talked the agent into it."""
-        group = agent_group_id or self.turn.agent_group_id
+    @property
+    def hops(self) -> int:
+        """Through how many agents what it was asked has come."""
+        return max((hops_of(message) for message in self.turn.messages), default=0)
+
+    async def is_admin(self, conn: AsyncConnection) -> bool:
+        """Whether each of them is an admin of the agent. One who is not may have talked it into it."""
+        group = self.turn.agent_group_id
         people = self.people
         if not people:
             return False

@@ -14,7 +14,7 @@ from models.outbox import MessageOut
 from models.sessions import find_session, may_reach
 from models.upsert import insert_ignoring
 from workers.actions.caller import Caller, Performed
-from workers.agents import AGENT, hops_of
+from workers.agents import AGENT
 
 # A chain of agents that goes on for so long has lost sight of the person who began it.
 MAX_HOPS: Final = 6
@@ -72,7 +72,7 @@ async def send_to_agent(
         session = await find_session(conn, action.session_id)
         if session is None or session.agent_group_id != target.id:
             raise ToolError(f"{target.folder} has no session {action.session_id!r}; leave it out to begin one")
-    hops = max((hops_of(message) for message in caller.turn.messages), default=0) + 1
+    hops = caller.hops + 1
     if hops > MAX_HOPS:
         raise ToolError(
             f"this request has gone through {MAX_HOPS} agents; it is not passed on again. Answer with what you have"

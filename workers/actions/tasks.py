@@ -48,7 +48,8 @@ async def schedule(conn: AsyncConnection, caller: Caller, action: ScheduleTask, 
         "channel_type": place.channel_type,
         "platform_id": place.platform_id,
         "thread_id": place.thread_id,
-        "content": {"prompt": action.prompt},
+        # A task that another agent's request led to has come as far as that.
+        "content": {"prompt": action.prompt} | ({"agent": {"hops": caller.hops}} if caller.hops else {}),
     }
     words = _words(action.process_after, action.recurrence, action.timezone)
     # An attempt that asks anew, without the journal of the one before, must not make it a second time.

@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import socket
+import threading
 
 import pytest
 from hypothesis import given
@@ -194,3 +195,16 @@ async def test_the_systems_resolver_is_asked_without_another() -> None:
     with pytest.raises(WebError, match="localhost has an address that is not public"):
         await resolve_public("localhost", 80)
     assert (socket.AF_INET, "127.0.0.1") in await resolve_public("localhost", 80, private_hosts=["localhost"])
+
+
+@pytest.mark.spec("T5")
+async def test_a_name_whose_server_is_slow_keeps_nobody_elses_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[str] = []
+
+    def slow(*_: object, **__: object) -> list[tuple[int, int, int, str, tuple[str, int]]]:
+        threads.append(threading.current_thread().name)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("93.184.216.34", 80))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    assert await resolve_public("slow.example", 80) == [(socket.AF_INET, "93.184.216.34")]
+    assert threads[0].startswith("longshore-dns")

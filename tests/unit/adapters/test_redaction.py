@@ -277,3 +277,13 @@ def test_the_process_knows_its_environment(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_values_that_are_not_text_do_no_harm() -> None:
     assert Redactor(["half\udc80pair-of-bytes"]).text("x half\udc80pair-of-bytes") == f"x {LABEL}"
+
+
+@pytest.mark.spec("F9")
+def test_secrets_inside_json_variables_are_known() -> None:
+    env = {
+        "LONGSHORE_WEBHOOKS": '{"crm": {"url": "https://crm.example/x", "secret": "s3cret-of-the-crm"}}',
+        "SOME_KEYS": '[{"api_key": "k-of-the-list-1234"}]',
+        "BROKEN": '{"secret": ',
+    }
+    assert secrets_in(env) == {"s3cret-of-the-crm", "k-of-the-list-1234"}
