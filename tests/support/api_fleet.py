@@ -51,7 +51,8 @@ class FleetTime:
     async def go_by(self, seconds: float) -> None:
         self.passed += seconds
         db, earlier = self._fleets[0], timedelta(seconds=seconds)
-        for table, key, name in ((Session, "id", "resume_after"), (Turn, "id", "waiting_since")):
+        moved = ((Session, "id", "resume_after"), (Session, "id", "woken_at"), (Turn, "id", "waiting_since"))
+        for table, key, name in moved:
             for row in await db.rows(table):
                 await _move_back(db, table, row, key, name, earlier)
         for row in await db.rows(ProviderHealth):
