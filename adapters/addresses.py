@@ -114,6 +114,15 @@ def normal_host(host: str) -> str:
     return name
 
 
+def is_among(host: str, patterns: Collection[str]) -> bool:
+    """Whether a host is one of those: by its own name, as a part of a domain (`*.example.com`), or because all are
+    (`*`)."""
+    for pattern in (pattern.lower().removesuffix(".") for pattern in patterns):
+        if pattern in ("*", host) or (pattern.startswith("*.") and host.endswith(pattern[1:])):
+            return True
+    return False
+
+
 def is_named(host: str, port: int, private_hosts: Collection[str]) -> bool:
     """Whether an operator has named this host, or this port of it."""
     written = f"[{host}]" if ":" in host else host

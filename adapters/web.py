@@ -15,7 +15,7 @@ from typing import Final
 
 import httpx2
 
-from adapters.addresses import Resolver, is_named, normal_host, resolve_public
+from adapters.addresses import Resolver, is_among, is_named, normal_host, resolve_public
 from adapters.errors import WebError
 
 MAX_REDIRECTS: Final = 5
@@ -99,7 +99,7 @@ class Web:
     def _checked(self, url: str, hosts: Collection[str]) -> _Target:
         """The address, if it may be asked as far as can be said before its name is looked up."""
         target = _parse(url)
-        if not any(_matches(target.host, pattern) for pattern in hosts):
+        if not is_among(target.host, hosts):
             raise WebError(f"{target.host} is not one of the hosts this agent may ask")
         if target.port not in PORTS and not is_named(target.host, target.port, self._private_hosts):
             raise WebError(f"port {target.port} may not be asked, only {', '.join(map(str, PORTS))}")
@@ -168,13 +168,6 @@ def _parse(url: str) -> _Target:
     host = normal_host(parsed.raw_host.decode("ascii"))
     port = _DEFAULT_PORTS[parsed.scheme] if parsed.port is None else parsed.port
     return _Target(parsed.copy_with(host=host, fragment=None), host, port)
-
-
-def _matches(host: str, pattern: str) -> bool:
-    pattern = pattern.lower().removesuffix(".")
-    if pattern.startswith("*."):
-        return host.endswith(pattern[1:])
-    return pattern in ("*", host)
 
 
 def _authority(target: _Target) -> str:

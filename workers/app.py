@@ -22,6 +22,7 @@ from workers.bells import CeleryBells, agent_queue
 from workers.broker import mend_broker
 from workers.logs import QuietSweeps, configure_logs, hide_secrets
 from workers.loop import Stop, StoppedError, process_loop
+from workers.outbox import tidy
 from workers.runtime import Node, Runtime
 from workers.settings import Settings, SettingsError, load_settings, require_broker
 
@@ -187,6 +188,8 @@ def _start_early(sender: Any = None, **_: Any) -> None:
         if any(queue.startswith(agent_queue("")) for queue in runtime.node.queues):
             # Tried out now, so that the log says at the start whether agents have their programs.
             process_loop().submit(runtime.sandbox())
+        if "delivery" in runtime.node.queues:
+            process_loop().submit(tidy(runtime.db, runtime.outbox))
 
 
 @signals.worker_shutdown.connect

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from adapters.addresses import resolve_public
+from adapters.addresses import is_among, resolve_public
 from adapters.errors import WebError
 
 PORTS = (80, 443)
@@ -127,7 +127,7 @@ class _Proxy:
         await _join(reader, writer, *far, first)
 
     async def _connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if not _allowed(host, self._hosts):
+        if not is_among(host, self._hosts):
             raise RefusedError(f"{host} is not among the hosts this program may reach")
         if port not in PORTS:
             raise RefusedError(f"port {port} may not be reached, only {' and '.join(map(str, PORTS))}")
@@ -144,13 +144,6 @@ class _Proxy:
 
 def _plain(host: str) -> str:
     return host.lower().rstrip(".")
-
-
-def _allowed(host: str, hosts: Collection[str]) -> bool:
-    """By its own name, or as a part of a domain (`*.example.com`); `*` is every public host."""
-    parts = host.split(".")
-    domains = (f"*.{'.'.join(parts[i:])}" for i in range(1, len(parts)))
-    return host in hosts or "*" in hosts or any(domain in hosts for domain in domains)
 
 
 def _authority(url: str, default: int | None) -> tuple[str, int]:

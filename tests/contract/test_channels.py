@@ -29,7 +29,6 @@ APPLYING_TO_LOCAL: Final = {
     "edits_or_refuses",
     "reacts_or_refuses",
     "shows_typing_or_nothing",
-    "finds_what_arrived",
     "has_consistent_capabilities",
     "closes_twice",
 }
@@ -102,7 +101,7 @@ class LocalHarness:
     destination = Destination("inbox")
     receives = False
     faults: Sequence[Fault] = ()
-    knows_its_keys = True
+    knows_its_keys = False
 
     def __init__(self) -> None:
         self.channel = ScreenChannel()

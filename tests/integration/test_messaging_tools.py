@@ -1,6 +1,7 @@
 """What an agent says on the way: messages to other places, files, cards, edits, reactions."""
 
 import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from adapters.channels.local import LocalChannel
 from adapters.contracts import ChannelCapabilities
 from adapters.errors import ChannelError, DeliveryError
 from adapters.registry import Drivers, Registry
-from models import Session, Wiring
+from models import MessageOut, Session, Wiring
 from models.base import now
 from models.groups import MessagingGroup, ensure_messaging_group
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from workers import toolbox
+from workers import delivery, toolbox
 from workers.actions.table import perform
+from workers.outbox import tidy
 
 
 def scene(*acts: str) -> str:
@@ -249,3 +251,39 @@ async def test_a_file_whose_worker_died_after_copying_it_is_sent_whole_and_once(
     await fleet.settle_down()
     assert channel.files == {"a.txt": b"whole"}
     assert len([message for message in channel.shown if message.files]) == 1
+
+
+@pytest.mark.spec("T2")
+async def test_what_a_crash_left_in_the_outbox_is_tidied_up(platform: tuple[Fleet, FakeChannel]) -> None:
+    fleet, channel = platform
+    (await fleet.runtime.workspace("demo")).write("a.txt", b"a")
+    channel.failures = [DeliveryError("gone", retryable=False)]
+    await run(fleet, scene("{tool: send_file, with: {path: a.txt}}"))
+    outbox = fleet.runtime.outbox
+    [kept] = outbox.root.iterdir()  # of a message that failed: somebody may send it again
+    answer = (await fleet.outbox())[-1]
+    for name in (answer.id, "of-a-turn-that-was-never-written"):
+        (outbox.root / name).mkdir()
+    fresh = outbox.root / "fresh"
+    fresh.mkdir()
+    for folder in (kept, outbox.root / answer.id, outbox.root / "of-a-turn-that-was-never-written"):
+        os.utime(folder, (1, 1))
+    await tidy(fleet.db, outbox)
+    assert set(outbox.root.iterdir()) == {kept, fresh}
+
+
+@pytest.mark.spec("T2", "M12")
+async def test_a_local_file_whose_sender_died_is_still_received(make_fleet: MakeFleet, tmp_path: Path) -> None:
+    """The row was claimed, nothing was copied yet: the message must not count as delivered without its file."""
+    fleet = await make_fleet(Registry(channels=Drivers("channel", {"local": LocalChannel(tmp_path)})))
+    (await fleet.runtime.workspace("demo")).write("a.txt", b"for you")
+    await fleet.add_group(script=scene("{tool: send_file, with: {path: a.txt}}"))
+    await fleet.send("go")
+    await fleet.answer_wakes()
+    row = next(row for row in await fleet.outbox() if row.content.get("outbox"))
+    assert await delivery._claim(fleet.runtime, row.id) is not None
+    await fleet.execute(update(MessageOut).values(claim_expires_at=now(-1), rung_at=now(-60)))
+    fleet.bells.deliveries.clear()
+    await fleet.sweep()
+    await fleet.settle_down()
+    assert [path.read_bytes() for path in (tmp_path / "received").rglob("a.txt")] == [b"for you"]
