@@ -185,7 +185,7 @@ def start(sandbox: Sandbox, workspace: Path) -> Start:
         servers = {
             name: McpServerPolicy(
                 command="python3",
-                args=("server.py", manner, workspace.name),
+                args=(program(sandbox, workspace), manner, workspace.name),
                 env={"API_KEY": "$LONGSHORE_SECRET_API", "PLAIN": "as it is"},
             )
             for name, manner in (dict(zip(manners, manners, strict=True)) | named).items()
@@ -194,6 +194,11 @@ def start(sandbox: Sandbox, workspace: Path) -> Start:
         return external_tools(servers, sandbox, workspace, given)
 
     return start
+
+
+def program(sandbox: Sandbox, workspace: Path) -> str:
+    """Servers start elsewhere, so that what an agent has put into its folder is not taken for a part of them."""
+    return "/workspace/server.py" if sandbox.name == "bubblewrap" else str(workspace / "server.py")
 
 
 def running(workspace: Path) -> list[psutil.Process]:
@@ -351,7 +356,9 @@ class TestExternalServers:
             assert set(again.tools) == set(tools)  # the same names every time
 
     async def test_names_of_ours_are_not_taken(self, sandbox: Sandbox, workspace: Path) -> None:
-        servers = {"good": McpServerPolicy(command="python3", args=("server.py", "good", workspace.name))}
+        servers = {
+            "good": McpServerPolicy(command="python3", args=(program(sandbox, workspace), "good", workspace.name))
+        }
         async with external_tools(servers, sandbox, workspace, {}, reserved={"good__echo"}) as offered:
             assert "good__echo" not in offered.tools
             assert offered.dropped["good__echo"] == "there is one of that name already"
