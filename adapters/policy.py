@@ -47,6 +47,11 @@ class McpServerPolicy(_Part):
     env: dict[str, str] = Field(default_factory=dict)
     hosts: tuple[HostName, ...] = ()
 
+    @field_validator("hosts")
+    @classmethod
+    def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        return _no_addresses(hosts)
+
     @field_validator("env")
     @classmethod
     def _no_other_variables(cls, env: dict[str, str]) -> dict[str, str]:
@@ -77,6 +82,26 @@ class Policy(_Part):
     )
     mcp_servers: dict[Label, McpServerPolicy] = Field(default_factory=dict, description="external MCP servers")
 
+    @field_validator("commands")
+    @classmethod
+    def _programs(cls, commands: tuple[str, ...]) -> tuple[str, ...]:
+        for command in commands:
+            if not re.fullmatch(r"[A-Za-z0-9_.+-]+", command) or command.startswith("-"):
+                raise ValueError(f"{command!r} is not the plain name of a program, like git")
+        return commands
+
+    @field_validator("hosts")
+    @classmethod
+    def _names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        return _no_addresses(hosts)
+
+
+def _no_addresses(hosts: tuple[str, ...]) -> tuple[str, ...]:
+    for host in hosts:
+        if re.fullmatch(r"[0-9.]+", host):
+            raise ValueError(f"{host!r} is an address; hosts are opened by name")
+    return hosts
+
 
 def parse_policy(config: Mapping[str, Any]) -> Policy:
     """The policy in a group's configuration. PolicyError names the first thing that is wrong."""
@@ -84,5 +109,22 @@ def parse_policy(config: Mapping[str, Any]) -> Policy:
         return Policy.model_validate(config.get("policy") or {})
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(["policy", *map(str, first["loc"])])
-        raise PolicyError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+        place = [str(part) for part in first["loc"] if not str(part).startswith(("constrained-str", "literal["))]
+        raise PolicyError(f"{'.'.join(['policy', *place])}: {_in_words(first, place[0] if place else '')}") from None
+
+
+def _in_words(error: Any, field: str) -> str:
+    """For somebody who writes YAML and has never heard of our types."""
+    match error["type"]:
+        case "extra_forbidden":
+            return f"there is no such field; a policy has {', '.join(Policy.model_fields)}"
+        case "tuple_type":
+            return "this must be a list, like [a, b]"
+        case "dict_type" | "model_type" | "model_attributes_type":
+            return "this must be a mapping of names to values"
+        case "string_pattern_mismatch" | "literal_error" if field in ("hosts", "fetch", "mcp_servers"):
+            return f"{str(error['input'])[:100]!r} is not a host's name, like example.org or *.example.org"
+        case "missing":
+            return "this is missing"
+        case _:
+            return str(error["msg"]).removeprefix("Value error, ")

@@ -53,10 +53,10 @@ async def examine(settings: Settings, registry: Registry) -> AsyncIterator[Check
             await db.close()
     async for check in _broker(settings):
         yield check
-    yield await _sandbox(settings)
+    yield await examine_sandbox(settings)
 
 
-async def _sandbox(settings: Settings) -> Check:
+async def examine_sandbox(settings: Settings) -> Check:
     """As on this machine; workers elsewhere try their own when they start."""
     sandbox = make_sandbox(
         settings.sandbox,
@@ -67,10 +67,10 @@ async def _sandbox(settings: Settings) -> Check:
     probe = await sandbox.probe()
     if not probe.ok:
         detail = f"{sandbox.name}: {probe.detail}; agents here have no run_command and no MCP servers"
-        return Check("sandbox", "warning", detail, probe.fix)
+        return Check("sandbox", "warning", detail, "" if probe.fix in detail else probe.fix)
     if settings.sandbox == "none":
         return Check("sandbox", "warning", "agents' programs run unconfined", "unset LONGSHORE_SANDBOX")
-    return Check("sandbox", "ok", f"{sandbox.name}: {probe.detail}")
+    return Check("sandbox", "ok", f"{sandbox.name} keeps agents' programs to their own folders")
 
 
 async def _database(settings: Settings) -> Check:

@@ -4,7 +4,7 @@
 the live channel, joined by the session's event numbers: nothing is missed and nothing comes twice."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -109,7 +109,17 @@ def _text(item: Envelope) -> str | None:
 class Follower:
     """Reads one session's events, or everybody's, from a point on. `last` says what it has shown."""
 
-    def __init__(self, db: Database, client: redis.asyncio.Redis, session_id: str | None, after: int = 0) -> None:
+    def __init__(
+        self,
+        db: Database,
+        client: redis.asyncio.Redis,
+        session_id: str | None,
+        after: int = 0,
+        ready: Callable[[], None] | None = None,
+    ) -> None:
+        """`ready` is called once, when nothing that happens from then on is missed: whoever causes what they want to
+        see, rings then. Pieces of text are not kept, so a reader who comes late has lost the first words."""
+        self._ready = ready
         self._db = db
         self._client = client
         self._session_id = session_id
@@ -123,13 +133,20 @@ class Follower:
                 async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
                     # Subscribed before the table is read: what happens in between is on both sides, and joined.
                     await pubsub.subscribe(channel_of(self._session_id) if self._session_id else ALL)
+                    self._is_ready()
                     if self._session_id is None and not self.last:
                         self.last = await self._db.read(_latest_numbers)
                     async for item in self._live(pubsub):
                         yield item
+            self._is_ready()  # without Redis it is seen late, but seen
             async for item in self._stored():
                 yield item
             await asyncio.sleep(0.5)
+
+    def _is_ready(self) -> None:
+        if self._ready is not None:
+            ready, self._ready = self._ready, None
+            ready()
 
     async def _live(self, pubsub: Any) -> AsyncIterator[Envelope]:
         async for item in self._stored():

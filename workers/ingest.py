@@ -77,6 +77,11 @@ class Incoming(BaseModel):
             raise ValueError("process_after needs a UTC offset, for example 2026-01-31T09:00:00+01:00")
         if self.process_after is not None and not 1970 < self.process_after.year < 3000:
             raise ValueError("process_after must lie between the years 1971 and 2999")
+        attachments = (self.content or {}).get("attachments", [])
+        if not isinstance(attachments, list) or not all(isinstance(one, dict) for one in attachments):
+            raise ValueError(
+                "content.attachments must be a list of objects, each with a name, and url or data (base64)"
+            )
         check_timezone(self.timezone)
         if self.recurrence is not None:
             if self.kind != "task" or self.process_after is None:

@@ -77,6 +77,11 @@ class Media:
         """What the prompt says of each message's attachments, by the message's number."""
         return {seq: [attached.note for attached in several] for seq, several in self._attached.items()}
 
+    @property
+    def problems(self) -> list[str]:
+        """What could not be had, in words, for those who look on."""
+        return [one.note.strip("[]") for several in self._attached.values() for one in several if one.problem]
+
     def shown(self, messages: Sequence[AnyRow]) -> list[Shown]:
         """What a model that can see is given of these, besides the words."""
         several = (attached for row in messages for attached in self._attached.get(row.seq, ()))

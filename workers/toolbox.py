@@ -133,6 +133,9 @@ class JournaledToolBox:
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "arguments"
+            if first["type"] == "extra_forbidden":
+                known = ", ".join(tool.spec.schema.get("properties", {})) or "no parameters"
+                raise ToolError(f"{name}: there is no parameter {where}; it takes {known}") from None
             raise ToolError(f"{name}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
 
     async def _check_admin(self, tool: Tool[Any]) -> None:

@@ -248,6 +248,8 @@ class _Attempt:
         workspace = await runtime.workspace(turn.folder)
         media = Media(workspace, runtime.web, provider.manifest.capabilities, runtime.fetching)
         await media.prepare(turn.messages)
+        for note in media.problems:
+            self._journal.add(Progress(text=note))
         self._prompt = format_prompt(turn.messages, media.notes)
         reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
         tools = self._tools = await self._make_tools(workspace, servers)
@@ -289,7 +291,7 @@ class _Attempt:
             external = await start_servers(servers, caller.policy, sandbox, workspace.root, tools)
             tools |= external.tools
             for name, why in external.problems.items():
-                self._journal.add(Progress(text=f"the MCP server {name} is not there: {why}"))
+                self._journal.add(Progress(text=why if name in why else f"the MCP server {name} is not there: {why}"))
         return JournaledToolBox(
             runtime.db,
             runtime.bells,

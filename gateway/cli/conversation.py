@@ -45,6 +45,9 @@ class Conversation:
         self._group = group
         self._printer = printer
         self._mine: set[int] = set()
+        # Until somebody listens, nobody is rung for: the first words of an answer are not kept for those who come late.
+        self._listens = False
+        self._unrung: list[Accepted] = []
         self._seen = 0  # the number of the last message that was shown
         self._events_before = 0
         self.place = place
@@ -86,15 +89,25 @@ class Conversation:
         accepted = await accept(desk.db, desk.registry, desk.settings, parse_incoming(given))
         self.session_id = accepted.session_id
         self._mine.add(accepted.seq)
-        accepted.ring(desk.bells)
+        if self._listens:
+            accepted.ring(desk.bells)
+        else:
+            self._unrung.append(accepted)
         if (words := await nobody_listens(desk, accepted)) is not None:
             self._printer.note(words)
         return accepted
 
+    def _ring_for_the_first(self) -> None:
+        self._listens = True
+        for accepted in self._unrung:
+            accepted.ring(self._desk.bells)
+
     async def events(self) -> AsyncGenerator[Envelope, None]:
         """Show what happens from where `open` found things, and pass it on. For ever."""
         assert self.session_id is not None, "a conversation that has begun"
-        follower = Follower(self._desk.db, self._client, self.session_id, self._events_before)
+        follower = Follower(
+            self._desk.db, self._client, self.session_id, self._events_before, ready=self._ring_for_the_first
+        )
         async with aclosing(cast(AsyncGenerator[Envelope, None], follower.events())) as items:
             async for item in items:
                 await self._show_messages(item)

@@ -13,7 +13,8 @@ from typing import Any
 import yaml
 
 from adapters.errors import AdapterError
-from adapters.policy import Policy, PolicyError, parse_policy
+from adapters.policy import PolicyError, parse_policy
+from adapters.redaction import process_redactor
 from adapters.registry import Registry
 from adapters.tools.mcp_pins import check_pinned
 from gateway.cli.figures import money
@@ -133,7 +134,7 @@ def parse_policy_file(text: str) -> dict[str, Any]:
     try:
         loaded = yaml.safe_load(text)
     except yaml.YAMLError as error:
-        raise GroupSettingsError(f"--policy: the file is neither JSON nor YAML ({error})".splitlines()[0]) from None
+        raise GroupSettingsError(f"--policy: the file does not read as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(loaded, dict):
         raise GroupSettingsError("--policy: the file must hold a mapping, for example `commands: [git, python3]`")
     return loaded
@@ -212,8 +213,14 @@ def _check_policy(policy: Mapping[str, Any], registry: Registry) -> None:
         for name, server in checked.mcp_servers.items():
             check_pinned(name, server)
     except PolicyError as error:
-        fields = ", ".join(Policy.model_fields)
-        raise GroupSettingsError(f"{error} (a policy has: {fields})") from None
+        raise GroupSettingsError(str(error)) from None
+    for name, server in checked.mcp_servers.items():
+        for variable, value in server.env.items():
+            if process_redactor().text(value) != value:
+                raise GroupSettingsError(
+                    f"policy.mcp_servers.{name}.env.{variable} looks like a secret, and policies are kept in rows: set "
+                    "LONGSHORE_SECRET_... where the workers run, and write its name here with a $"
+                )
     unknown = sorted({*checked.approve, *checked.without} - set(registry.tools.names))
     external = [name for name in unknown if name.partition("__")[0] in checked.mcp_servers]
     if wrong := [name for name in unknown if name not in external]:

@@ -47,8 +47,8 @@ def send(
         client = redis_client(desk.settings.redis_url)
         try:
             accepted = await accept(desk.db, desk.registry, desk.settings, incoming)
-            accepted.ring(desk.bells)
-            return await _after_sending(desk, Follower(desk.db, client, accepted.session_id), accepted, wait, as_json)
+            follower = Follower(desk.db, client, accepted.session_id, ready=lambda: accepted.ring(desk.bells))
+            return await _after_sending(desk, follower, accepted, wait, as_json)
         finally:
             await client.aclose()
 
@@ -60,6 +60,7 @@ async def _after_sending(desk: Desk, follower: Follower, accepted: Accepted, wai
     if accepted.duplicate:
         err.print(f"[yellow]already there[/yellow] as message {accepted.seq} ({accepted.message_id}); not sent again")
     if not wait or accepted.duplicate:
+        accepted.ring(desk.bells)
         if as_json:
             print_json(accepted.public())
         elif not accepted.duplicate:

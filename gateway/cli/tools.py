@@ -28,7 +28,8 @@ def tools(
     elif markdown:
         typer.echo(page(installed), nl=False)
     elif tool is not None:
-        out.print(f"[bold]{shown(tool)}[/bold] {shown(installed[0].description)}")
+        said = f" [dim]({', '.join(flags(installed[0]))})[/dim]" if flags(installed[0]) else ""
+        out.print(f"[bold]{shown(tool)}[/bold] {shown(installed[0].description)}{said}")
         out.print(_parameters(installed[0]))
     else:
         table = Table("tool", "what it does", "", box=None, header_style="dim")
@@ -117,11 +118,12 @@ _POLICY_HEAD = """## What an agent may do: its policy
 """
 _POLICY_FOOT = f"""```yaml
 commands: [git, python3, pytest]
-hosts: [pypi.org, files.pythonhosted.org]
+hosts: [pypi.org, "*.pythonhosted.org"]
 approve: [write_file]
 destinations:
   alerts: {{channel_type: webhook, platform_id: ops}}
 agents: [researcher]
+oversees: {{researcher: messages}}     # or steps: also what it called
 mcp_servers:
   weather:
     command: npx

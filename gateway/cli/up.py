@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,7 @@ from gateway.assistant import ensure_assistant, ensure_instructions
 from gateway.cli.desk import Desk, fail, out, shown
 from gateway.cli.stream import EventPrinter
 from gateway.demo import FIRST_MESSAGE, FOLDER, ensure_demo
+from gateway.doctor import examine_sandbox
 from gateway.embedded import EmbeddedValkey, announce, free_port, withdraw, write_private
 from gateway.keys import NO_KEY_NEEDED, missing_key, provider_with_key
 from gateway.supervisor import Supervisor
@@ -54,6 +56,8 @@ def up(
         fail(str(error))
     configure_logs("WARNING", as_json=False)
     settings.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if os.geteuid() == 0:
+        _let_in(settings)
     with _alone(settings.home):
         try:
             asyncio.run(_Up(settings, concurrency, flower).run())
@@ -70,6 +74,15 @@ def _alone(home: Path) -> Iterator[None]:
             fail(f"another `longshore up` runs in this folder ({home.resolve()})")
         withdraw(home)  # left by one that was killed
         yield
+
+
+def _let_in(settings: Settings) -> None:
+    """Root's agents run their programs as another user, who must be able to come to their folders and to nothing else
+    in here: everything we make from now on is closed to others but those two folders, which can be passed through."""
+    os.umask(0o077)
+    settings.workspace_root.mkdir(parents=True, exist_ok=True)
+    for folder in (settings.home, settings.workspace_root):
+        folder.chmod(0o711)
 
 
 class _Up:
@@ -181,6 +194,14 @@ class _Up:
         self._say("worker", f"up to {self._concurrency} sessions at once")
         self._say("delivery", "sends what agents say")
         self._say("beat", "rings the sweep, which finds whatever was forgotten")
+        check = await examine_sandbox(desk.settings)
+        if check.state == "ok":
+            self._say("sandbox", check.detail)
+        else:
+            out.print(
+                f"[yellow]![/yellow] [bold]sandbox[/bold]   {shown(check.detail)}. {shown(check.remedy)}",
+                soft_wrap=True,
+            )
 
     async def _greet(self, desk: Desk, is_new: bool) -> None:
         if is_new:
@@ -224,11 +245,11 @@ class _Up:
     async def _first_message(self, desk: Desk) -> None:
         given = {"agent_group": FOLDER, "text": FIRST_MESSAGE, "sender_id": "you", "sender_name": "you"}
         accepted = await accept(desk.db, desk.registry, desk.settings, parse_incoming(given))
-        accepted.ring(desk.bells)
         printer = self._printer
         client = redis_client(desk.settings.redis_url)
         try:
-            async for item in Follower(desk.db, client, accepted.session_id).events():
+            ring = partial(accepted.ring, desk.bells)
+            async for item in Follower(desk.db, client, accepted.session_id, ready=ring).events():
                 printer.show(item)
                 if isinstance(item.event, TurnEnded):
                     return

@@ -160,3 +160,34 @@ async def test_a_reader_stops_whenever_it_is_told_to(fleet: Fleet, redis_url: st
             await asyncio.gather(reading, return_exceptions=True)
         assert reading.cancelled()
         await client.aclose()
+
+
+@pytest.mark.spec("G2")
+async def test_who_rings_when_ready_misses_no_word(fleet: Fleet, client: redis.asyncio.Redis) -> None:
+    """Pieces of text are not kept: one that is published before the reader listens is gone."""
+    await fleet.add_group(script="- play: [{say: 'First words.'}, {answer: done}]")
+    accepted = await fleet.send()
+    turns: list[asyncio.Task[list[str]]] = []
+    follower = Follower(
+        fleet.db,
+        client,
+        accepted.session_id,
+        ready=lambda: turns.append(asyncio.create_task(fleet.answer_wakes())),
+    )
+    seen = await _read(follower, _ends(1))
+    assert next(item.event.text for item in seen if isinstance(item.event, TextDelta)) == "First words."
+    assert [await turn for turn in turns] == [["completed"]]
+
+
+@pytest.mark.spec("G2")
+async def test_without_redis_it_is_rung_for_all_the_same(fleet: Fleet) -> None:
+    await fleet.add_group(script="fine")
+    accepted = await fleet.send()
+    away = redis_client("redis://127.0.0.1:1/0")
+    turns: list[asyncio.Task[list[str]]] = []
+    follower = Follower(
+        fleet.db, away, accepted.session_id, ready=lambda: turns.append(asyncio.create_task(fleet.answer_wakes()))
+    )
+    assert (await _read(follower, _ends(1)))[-1].event.type == "turn_ended"
+    assert [await turn for turn in turns] == [["completed"]]
+    await away.aclose()

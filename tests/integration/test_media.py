@@ -16,6 +16,7 @@ from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.model_api import ModelApi, refuse, reply, rule, script
 from tests.support.static_web import StaticWeb
+from workers.ingest import RefusedError
 from workers.media import _name
 
 
@@ -169,6 +170,8 @@ async def test_what_cannot_be_had_is_told_and_the_turn_goes_on(
 ) -> None:
     await show(fleet, {"name": "x", **attachment})
     assert problem in sent(api)
+    # Those who look on see it too.
+    assert any(problem in row.payload["text"] for row in await fleet.events() if row.type == "progress")
 
 
 @pytest.mark.spec("T8")
@@ -206,3 +209,11 @@ async def test_a_second_attempt_fetches_nothing_again(fleet: Fleet, api: ModelAp
 )
 def test_names(claimed: str, kept: str) -> None:
     assert _name({"name": claimed}, 1) == kept
+
+
+@pytest.mark.spec("T8", "M1")
+@pytest.mark.parametrize("attachments", ["cat.png", [7], {"name": "x"}])
+async def test_what_is_no_list_of_attachments_is_refused_at_the_door(fleet: Fleet, attachments: Any) -> None:
+    await fleet.add_group()
+    with pytest.raises(RefusedError, match="attachments must be a list of objects"):
+        await fleet.send(None, content={"text": "look", "attachments": attachments})  # type: ignore[arg-type]
