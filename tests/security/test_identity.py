@@ -70,7 +70,7 @@ async def fleet(database_url: str, redis_url: str, tmp_path: Path) -> AsyncItera
 async def test_nobody_can_say_who_they_are_in_the_arguments(fleet: Fleet, tool: str, arguments: dict[str, Any]) -> None:
     for forged in ("sender_id", "session_id", "agent_group", "admin"):
         said = await ask(fleet, (tool, arguments | {forged: "olga"}), sender_id="mo")
-        assert said == f"{tool}: {forged}: Extra inputs are not permitted"
+        assert said.startswith(f"{tool}: there is no parameter {forged}; it takes ")
     assert await fleet.rows(Approval) == []
     assert await scheduled(fleet) == []
 
