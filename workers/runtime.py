@@ -94,7 +94,7 @@ class Runtime:
 
     async def workspace(self, folder: str) -> Workspace:
         """An agent's folder, there from the first time it is asked for."""
-        path = self.settings.workspace_root / folder
+        path = self.settings.workspace_root.absolute() / folder
         if folder not in self._workspaces:
             await asyncio.to_thread(self._make_workspace, path)
             self._workspaces.add(folder)

@@ -160,7 +160,7 @@ class Bubblewrap:
             if uid is not None and (closed := first_closed(Path(folder), uid)):
                 raise SandboxError(f"the sandbox's user ({uid}) may not enter {closed}, where {folder} is")
             yield from ("--ro-bind", folder, folder)
-        yield from ("--bind", str(command.workspace), WORKSPACE)
+        yield from ("--bind", str(command.workspace.absolute()), WORKSPACE)
         for name, value in self._environment(command).items():
             yield from ("--setenv", name, value)
 

@@ -114,7 +114,7 @@ class Docker:
         yield from ("--ulimit", f"fsize={file_bytes}:{file_bytes}", "--ulimit", "core=0:0")
         yield from ("--ulimit", f"nofile={OPEN_FILES}:{OPEN_FILES}", "--shm-size", "64m")
         yield from ("--tmpfs", f"/tmp:rw,nosuid,nodev,exec,mode=1777,size={limits.memory_bytes // 2}")  # noqa: S108
-        yield _mount(command.workspace, WORKSPACE)
+        yield _mount(command.workspace.absolute(), WORKSPACE)
         yield from ("--workdir", inside(command))
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from tests.support.processes import BIN
-from tests.support.servers import wait_until
+from tests.support.servers import private_folder, wait_until
 
 
 class Terminal:
@@ -66,22 +67,32 @@ def terminals() -> Iterator[list[Terminal]]:
         terminal.close()
 
 
-@pytest.mark.spec("G6", "G4", "P11")
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Where the sandbox's user can come too, also if the tests are root's."""
+    folder = private_folder()
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.mark.spec("G6", "G4", "P11", "T6")
 def test_up_answers_stops_cleanly_and_goes_on(tmp_path: Path, terminals: list[Terminal]) -> None:
     first = Terminal(tmp_path, "up")
     terminals.append(first)
-    for shown in ("broker", "database", "worker", "delivery", "beat", "flower", "⚙ clock", "nothing gets lost", "done"):
+    said = ("broker", "database", "worker", "delivery", "beat", "flower", "bubblewrap keeps", "⚙ clock", "nothing gets")
+    for shown in (*said, "done"):
         first.wait_for(shown)
     first.wait_for("longshore send demo")
     assert (tmp_path / ".longshore" / "valkey" / "appendonlydir").is_dir()
     assert oct((tmp_path / ".longshore" / "embedded.json").stat().st_mode)[-3:] == "600"
 
-    second = subprocess.run(
-        [str(BIN / "longshore"), "send", "demo", "what time is it?"], cwd=tmp_path, capture_output=True, text=True,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8"}, timeout=60, check=False,
-    )  # fmt: skip
-    assert second.returncode == 0, second.stderr
-    assert "By my clock it is" in second.stdout
+    for text, answer in (("what time is it?", "By my clock it is"), ("work", "13 tide.txt")):
+        sent = subprocess.run(
+            [str(BIN / "longshore"), "send", "demo", text], cwd=tmp_path, capture_output=True, text=True,
+            env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "LANG": "C.UTF-8"}, timeout=60, check=False,
+        )  # fmt: skip
+        assert sent.returncode == 0, sent.stderr
+        assert answer in sent.stdout
     other = Terminal(tmp_path, "up", "--no-flower")
     terminals.append(other)
     other.wait_for("another `longshore up` runs in this folder")

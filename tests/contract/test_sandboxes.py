@@ -579,3 +579,14 @@ async def test_a_program_that_is_tedious_to_look_at_holds_up_no_event_loop(
     finished = await run(sandbox, Command(("sleep", "60"), workspace))
     assert finished.ended == "memory"
     assert threads == {"longshore-watch"}
+
+
+@pytest.mark.spec("T6")
+async def test_a_workspace_may_be_named_from_where_the_worker_is(
+    sandbox: Sandbox, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As `make up` does by default."""
+    (workspace / "file").write_text("found")
+    monkeypatch.chdir(workspace.parent)
+    finished = await run(sandbox, Command(("cat", "file"), Path(workspace.name)))
+    assert (finished.exit_code, finished.stdout, finished.stderr) == (0, "found", "")
