@@ -19,8 +19,17 @@ from pathlib import Path
 from adapters.errors import SandboxError
 from adapters.sandbox import forwarder
 from adapters.sandbox.disk import Disk
-from adapters.sandbox.launch import check_command, first_closed, hand_over, inside, limited, spawn
-from adapters.sandbox.port import WORKSPACE, Command, Probe
+from adapters.sandbox.launch import (
+    check_command,
+    first_closed,
+    fixed_ports,
+    forwarded,
+    hand_over,
+    inside,
+    limited,
+    spawn,
+)
+from adapters.sandbox.port import HOME, WORKSPACE, Command, Probe
 from adapters.sandbox.probing import CHECKS, try_out
 from adapters.sandbox.process import NamespaceGrip, Supervised
 from adapters.sandbox.proxy import Resolver, open_proxy, public_addresses
@@ -80,29 +89,43 @@ class Bubblewrap:
         shown = subprocess.run([self.binary, "--help"], capture_output=True, text=True, check=False, env={})  # noqa: S603
         return "--disable-userns" in shown.stdout + shown.stderr
 
+    def place(self, command: Command) -> tuple[str, str]:
+        return WORKSPACE, HOME
+
+    def ports(self, count: int) -> tuple[int, ...]:
+        return fixed_ports(count)
+
     async def probe(self) -> Probe:
         return await try_out(self, tuple(CHECKS), self._workspace_root)
 
     async def start(self, command: Command) -> Supervised:
         check_command(command)
         if self.uid is not None:
-            hand_over(command.workspace, self.uid)
+            for folder in (command.workspace, *([command.home] if command.home else ())):
+                hand_over(folder, self.uid)
         full = await self._disk.full(command.workspace, command.limits.disk_bytes)
         async with AsyncExitStack() as held:
             program, readable = list(command.argv), list(command.readable)
             options: list[str] = []
+            doors = {door.port: door.socket for door in command.doors}
             if command.hosts:
-                socket = await held.enter_async_context(open_proxy(command.hosts, self._resolve, self.uid))
-                options += ["--ro-bind", str(socket), f"{_OURS}/proxy.sock"]
-                python = self._python(readable)
-                program = [python, "-I", f"{_OURS}/forwarder.py", f"{_OURS}/proxy.sock", *program]
+                doors[0] = await held.enter_async_context(open_proxy(command.hosts, self._resolve, self.uid))
+            for port, socket in doors.items():
+                options += ["--ro-bind", str(socket), f"{_OURS}/{port}.sock"]
+            if doors:
+                program = forwarded(
+                    program,
+                    self._python(readable),
+                    f"{_OURS}/forwarder.py",
+                    {port: f"{_OURS}/{port}.sock" for port in doors},
+                )
             with _Files() as files:
                 arguments = [*self._arguments(command, readable, files), *options]
-                if command.hosts:
+                if doors:
                     arguments += ["--file", files.add(_forwarder()), f"{_OURS}/forwarder.py"]
                 # Last, so that nothing is written to what has no size.
                 arguments += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", inside(command)]
-                own = 3 if command.hosts else 1
+                own = 3 + len(doors) if doors else 1
                 return await self._launch(
                     command, arguments, limited(program, command.limits, full=full, own=own), files, held
                 )
@@ -161,11 +184,14 @@ class Bubblewrap:
                 raise SandboxError(f"the sandbox's user ({uid}) may not enter {closed}, where {folder} is")
             yield from ("--ro-bind", folder, folder)
         yield from ("--bind", str(command.workspace.absolute()), WORKSPACE)
+        if command.home is not None:
+            yield from ("--bind", str(command.home.absolute()), HOME)
         for name, value in self._environment(command).items():
             yield from ("--setenv", name, value)
 
     def _environment(self, command: Command) -> Mapping[str, str]:
-        return {"PATH": PATH, "HOME": "/tmp", "LANG": "C.UTF-8"} | dict(command.env)  # noqa: S108
+        home = "/tmp" if command.home is None else HOME  # noqa: S108
+        return {"PATH": PATH, "HOME": home, "LANG": "C.UTF-8"} | dict(command.env)
 
     def _python(self, readable: list[Path]) -> str:
         """An interpreter for the forwarder: the system's, else ours, which is then made readable inside."""

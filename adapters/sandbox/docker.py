@@ -16,8 +16,8 @@ from typing import Literal
 from adapters.errors import SandboxError
 from adapters.sandbox import forwarder
 from adapters.sandbox.disk import Disk
-from adapters.sandbox.launch import OPEN_FILES, Pipes, check_command, hand_over, inside, spawn
-from adapters.sandbox.port import WORKSPACE, Command, Probe
+from adapters.sandbox.launch import OPEN_FILES, Pipes, check_command, fixed_ports, forwarded, hand_over, inside, spawn
+from adapters.sandbox.port import HOME, WORKSPACE, Command, Probe
 from adapters.sandbox.probing import try_out
 from adapters.sandbox.process import KILL_SECONDS, WATCH_SECONDS, Supervised
 from adapters.sandbox.proxy import Resolver, open_proxy, public_addresses
@@ -54,6 +54,12 @@ class Docker:
         """The user to change to, who must be able to write what is put into a workspace; None: it is ours."""
         return self._uid_when_root if os.geteuid() == 0 else None
 
+    def place(self, command: Command) -> tuple[str, str]:
+        return WORKSPACE, HOME
+
+    def ports(self, count: int) -> tuple[int, ...]:
+        return fixed_ports(count)
+
     async def probe(self) -> Probe:
         try:
             code, said = await ask(self._docker, "version", "--format", "{{.Server.Version}}")
@@ -74,17 +80,24 @@ class Docker:
         if any("\n" in value or "\r" in value for value in command.env.values()):
             raise SandboxError("Docker takes no line break in an environment variable")
         if self.uid is not None:
-            hand_over(command.workspace, self.uid)
+            for folder in (command.workspace, *([command.home] if command.home else ())):
+                hand_over(folder, self.uid)
         full = await self._disk.full(command.workspace, command.limits.disk_bytes)
         name = f"longshore-{secrets.token_hex(8)}"
-        env = {"HOME": "/tmp", "LANG": "C.UTF-8"} | dict(command.env)  # noqa: S108
+        env = {"HOME": "/tmp" if command.home is None else HOME, "LANG": "C.UTF-8"} | dict(command.env)  # noqa: S108
         async with AsyncExitStack() as held:
             argv, mounts = list(command.argv), [_mount(path, path, read_only=True) for path in command.readable]
+            doors = {door.port: door.socket for door in command.doors}
             if command.hosts:
-                socket = await held.enter_async_context(open_proxy(command.hosts, self._resolve, self.uid))
-                mounts.append(_mount(socket, f"{_OURS}/proxy.sock", read_only=True))
+                doors[0] = await held.enter_async_context(open_proxy(command.hosts, self._resolve, self.uid))
+            mounts += [_mount(socket, f"{_OURS}/{port}.sock", read_only=True) for port, socket in doors.items()]
+            if command.home is not None:
+                mounts.append(_mount(command.home.absolute(), HOME))
+            if doors:
                 mounts.append(_mount(Path(forwarder.__file__), f"{_OURS}/forwarder.py", read_only=True))
-                argv = ["python3", "-I", f"{_OURS}/forwarder.py", f"{_OURS}/proxy.sock", *argv]
+                argv = forwarded(
+                    argv, "python3", f"{_OURS}/forwarder.py", {port: f"{_OURS}/{port}.sock" for port in doors}
+                )
             # By a file, not on the command line: every user of the host could read the environment there.
             listed = os.memfd_create("longshore")
             try:

@@ -1,7 +1,7 @@
-"""Runs inside the sandbox: leads 127.0.0.1 to the proxy's socket, then becomes the program.
+"""Runs inside the sandbox: leads ports of 127.0.0.1 to sockets of the host, then becomes the program.
 
-`python3 forwarder.py SOCKET program arguments...`. Stands alone (the standard library of any Python from 3.8 on): this
-one file is put into the sandbox, where nothing else of ours is."""
+`python3 forwarder.py PORT=SOCKET... -- program arguments...`; port 0 is the proxy's. Stands alone (the
+standard library of any Python from 3.8 on): this one file is put into the sandbox, where nothing else of ours is."""
 
 import contextlib
 import os
@@ -13,29 +13,42 @@ CHUNK = 1 << 16
 
 
 def main() -> None:
-    path, argv = sys.argv[1], sys.argv[2:]
-    listener = socket.create_server(("127.0.0.1", 0), backlog=64)
-    address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    end = sys.argv.index("--")
+    argv = sys.argv[end + 1 :]
+    listeners = []
+    for port, _, path in (door.partition("=") for door in sys.argv[1:end]):
+        listener = socket.create_server(("127.0.0.1", int(port)), backlog=64)
+        listeners.append((listener, path))
+        if port == "0":
+            announce(listener.getsockname()[1])
     # Two forks: the program must not find a child that it has not started.
     if os.fork() == 0:
         if os.fork() == 0:
             nothing = os.open(os.devnull, os.O_RDWR)
             for fd in (0, 1, 2):
                 os.dup2(nothing, fd)
-            serve(listener, path)
+            for listener, path in listeners[1:]:
+                threading.Thread(target=serve, args=(listener, path), daemon=True).start()
+            serve(*listeners[0])
         os._exit(0)
     os.wait()
-    listener.close()
-    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-    os.environ.update(dict.fromkeys(names, address))
-    os.environ.update({name.lower(): address for name in names})
-    os.environ.update({"NO_PROXY": "localhost,127.0.0.1", "no_proxy": "localhost,127.0.0.1"})
-    os.environ["NODE_USE_ENV_PROXY"] = "1"  # without it Node's fetch does not look at the others
+    for listener, _ in listeners:
+        listener.close()
     try:
         os.execvp(argv[0], argv)  # noqa: S606 - to become the program is what it is for
     except OSError as error:
         sys.stderr.write(f"sandbox: {argv[0]}: {error.strerror}\n")
         sys.exit(127 if isinstance(error, FileNotFoundError) else 126)
+
+
+def announce(port: int) -> None:
+    """Where the proxy is, in the variables that programs look at."""
+    address = f"http://127.0.0.1:{port}"
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    os.environ.update(dict.fromkeys(names, address))
+    os.environ.update({name.lower(): address for name in names})
+    os.environ.update({"NO_PROXY": "localhost,127.0.0.1", "no_proxy": "localhost,127.0.0.1"})
+    os.environ["NODE_USE_ENV_PROXY"] = "1"  # without it Node's fetch does not look at the others
 
 
 def serve(listener: socket.socket, path: str) -> None:

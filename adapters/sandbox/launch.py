@@ -19,6 +19,7 @@ from adapters.sandbox.port import WORKSPACE, Command, SandboxLimits
 LONGEST_LINE = 8 << 20
 OPEN_FILES = 4096
 CANNOT_LIMIT = 125
+FIRST_PORT = 8701
 
 # dash and busybox say -p where bash says -u, and each refuses the other's: a subshell finds out which it is. dash ends
 # at once when a limit cannot be set; for others there is the `||`. -f counts 512 bytes in any sh. -d is what a process
@@ -61,6 +62,17 @@ def check_command(command: Command) -> None:
 def inside(command: Command) -> str:
     """Where the program begins, as it sees it."""
     return "/tmp" if command.folder is None else str(PurePosixPath(WORKSPACE) / command.folder)  # noqa: S108
+
+
+def forwarded(program: Sequence[str], python: str, forwarder: str, doors: Mapping[int, str]) -> list[str]:
+    """The command line that opens doors (sockets, by the port they are to be found at) and becomes the program."""
+    listed = [f"{port}={path}" for port, path in doors.items()]
+    return [python, "-I", forwarder, *listed, "--", *program]
+
+
+def fixed_ports(count: int) -> tuple[int, ...]:
+    """For a program with a loopback of its own, where nobody else listens yet."""
+    return tuple(range(FIRST_PORT, FIRST_PORT + count))
 
 
 def hand_over(workspace: Path, uid: int) -> None:

@@ -3,11 +3,15 @@
 Limits, a clean environment and the end of all children hold as far as a process group goes; nothing is confined, and a
 program that leaves its group (setsid) survives."""
 
+import contextlib
 import os
+import socket
+import sys
 from contextlib import AsyncExitStack
 
+from adapters.sandbox import forwarder
 from adapters.sandbox.disk import Disk
-from adapters.sandbox.launch import check_command, limited, spawn
+from adapters.sandbox.launch import check_command, forwarded, limited, spawn
 from adapters.sandbox.port import Command, Probe
 from adapters.sandbox.process import GroupGrip, Supervised
 
@@ -22,6 +26,15 @@ class Unconfined:
     def __init__(self) -> None:
         self._disk = Disk()
 
+    def place(self, command: Command) -> tuple[str, str]:
+        return str(command.workspace), str(command.home or command.workspace)
+
+    def ports(self, count: int) -> tuple[int, ...]:
+        """Out here ports are everybody's: somebody may take one between this and the program's start."""
+        with contextlib.ExitStack() as held:
+            sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+            return tuple(one.getsockname()[1] for one in sockets)
+
     async def probe(self) -> Probe:
         return Probe(True, self.warning)
 
@@ -29,8 +42,12 @@ class Unconfined:
         """`hosts` and `readable` mean nothing here: everything can be reached."""
         check_command(command)
         full = await self._disk.full(command.workspace, command.limits.disk_bytes)
-        env = {"PATH": _path(), "HOME": str(command.workspace), "LANG": "C.UTF-8"} | dict(command.env)
-        argv = limited(command.argv, command.limits, full=full, own=_processes_of_user())
+        env = {"PATH": _path(), "HOME": str(command.home or command.workspace), "LANG": "C.UTF-8"} | dict(command.env)
+        program = list(command.argv)
+        if command.doors:
+            doors = {door.port: str(door.socket) for door in command.doors}
+            program = forwarded(program, sys.executable, forwarder.__file__, doors)
+        argv = limited(program, command.limits, full=full, own=_processes_of_user())
         transport, pipes = await spawn(
             argv, env=env, cwd="/" if command.folder is None else command.workspace / command.folder
         )

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 WORKSPACE = "/workspace"
+HOME = "/home/agent"
 
 
 @dataclass(frozen=True)
 class SandboxLimits:
     """Whoever passes one is ended. `memory_bytes` counts all its processes together, `output_bytes` what they print,
-    `file_bytes` one file, `disk_bytes` the whole workspace."""
+    `file_bytes` one file, `disk_bytes` the whole workspace, and as much again the home."""
 
     seconds: float = 60.0
     memory_bytes: int = 1 << 30
@@ -26,10 +27,19 @@ class SandboxLimits:
 
 
 @dataclass(frozen=True)
+class Door:
+    """A service of the host that the program finds at 127.0.0.1:`port`; `socket` is where it listens out here."""
+
+    port: int
+    socket: Path
+
+
+@dataclass(frozen=True)
 class Command:
     """`folder` is where it starts, relative to the workspace; None: outside it, where no agent has put anything that a
     launcher would pick up. `hosts` are names that may be reached. `readable` are folders of the host
-    that it may read and run from, at their own paths: where a program lives that is not below /usr."""
+    that it may read and run from, at their own paths: where a program lives that is not below /usr. `home` is a folder
+    of the host that becomes its HOME, to be written; without one, HOME is /tmp."""
 
     argv: tuple[str, ...]
     workspace: Path
@@ -37,6 +47,8 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict)
     hosts: tuple[str, ...] = ()
     readable: tuple[Path, ...] = ()
+    home: Path | None = None
+    doors: tuple[Door, ...] = ()
     limits: SandboxLimits = SandboxLimits()
 
 
@@ -77,6 +89,12 @@ class SandboxProcess(Protocol):
 class Sandbox(Protocol):
     @property
     def name(self) -> str: ...
+
+    def place(self, command: Command) -> tuple[str, str]:
+        """Where its workspace and its home are, as the program sees them."""
+
+    def ports(self, count: int) -> tuple[int, ...]:
+        """Ports for the doors of a program that is started next."""
 
     async def probe(self) -> Probe:
         """Try it for real: start a program, and see that what must not work does not."""

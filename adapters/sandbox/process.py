@@ -91,13 +91,14 @@ class Supervised:
         return code if code >= 0 else 128 - code
 
     async def _keep_watch(self) -> None:
-        limits, workspace = self._command.limits, self._command.workspace
+        command, limits = self._command, self._command.limits
+        folders = [command.workspace, *([command.home] if command.home else ())]
         try:
             while not await self._ended_within(WATCH_SECONDS):
                 pids = await look(self.grip.pids)
                 if await look(exceeds, pids, limits.memory_bytes):
                     self._passed = "memory"
-                elif await self._disk.exceeds(workspace, limits.disk_bytes, pids):
+                elif any([await self._disk.exceeds(folder, limits.disk_bytes, pids) for folder in folders]):
                     self._passed = "disk"
                 if self._passed is not None:
                     break

@@ -8,7 +8,7 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,7 @@ from adapters.sandbox.bubblewrap import Bubblewrap
 from adapters.sandbox.choice import make_sandbox
 from adapters.sandbox.docker import Docker
 from adapters.sandbox.none import Unconfined
-from adapters.sandbox.port import Command, Sandbox, SandboxLimits
+from adapters.sandbox.port import Command, Door, Sandbox, SandboxLimits
 from adapters.sandbox.running import KEEP_BYTES, Finished, run
 from tests.support.docker_stand_in import IMAGE, make_docker
 from tests.support.servers import wait_until
@@ -517,6 +517,59 @@ async def test_a_program_with_hosts_is_otherwise_the_same(
     await started.stop()
     assert marked.alive() == []
     assert not list(workspace.parent.glob("longshore-proxy-*/proxy.sock"))
+
+
+async def test_a_program_has_a_home_of_its_own_that_stays(sandbox: Sandbox, workspace: Path, folder: Path) -> None:
+    home = folder / "home"
+    home.mkdir()
+    script = 'test ! -e "$HOME/kept" || cat "$HOME/kept"; echo from before > "$HOME/kept"; pwd; echo "$HOME"'
+    command = Command(("/bin/sh", "-c", script), workspace, home=home)
+    place = list(sandbox.place(command))
+    assert (await run(sandbox, command)).stdout.split("\n")[:-1] == place
+    assert (await run(sandbox, command)).stdout.split("\n")[:-1] == ["from before", *place]
+    assert (home / "kept").read_text() == "from before\n"
+
+
+async def test_a_home_grows_to_its_limit_as_well(sandbox: Sandbox, workspace: Path, folder: Path) -> None:
+    home = folder / "home"
+    home.mkdir()
+    script = 'head -c 20000000 /dev/zero > "$HOME/large"; sync; sleep 60'
+    limits = SandboxLimits(disk_bytes=4 << 20)
+    assert (await run(sandbox, Command(("/bin/sh", "-c", script), workspace, home=home, limits=limits))).ended == "disk"
+
+
+ASK_DOORS = """
+import socket, sys
+for port in map(int, sys.argv[1:]):
+    with socket.create_connection(("127.0.0.1", port)) as door:
+        door.sendall(b"knock")
+        door.shutdown(socket.SHUT_WR)
+        print(door.makefile().read())
+"""
+
+
+async def test_doors_lead_to_services_of_the_host(sandbox: Sandbox, workspace: Path, folder: Path) -> None:
+    """Each to its own, also beside the proxy for hosts."""
+
+    def service(name: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(f"{name} heard {(await reader.read()).decode()}".encode())
+            writer.close()
+
+        return answer
+
+    ports = sandbox.ports(2)
+    sockets = [folder / "one.sock", folder / "two.sock"]
+    servers = [await asyncio.start_unix_server(service(path.stem), path) for path in sockets]
+    for path in sockets:
+        path.chmod(0o666)
+    doors = tuple(Door(port, path) for port, path in zip(ports, sockets, strict=True))
+    for hosts in ((), ("api.example",)):
+        argv = ("python3", "-c", ASK_DOORS, *map(str, ports))
+        finished = await run(sandbox, Command(argv, workspace, hosts=hosts, doors=doors))
+        assert finished.stdout.split("\n")[:2] == ["one heard knock", "two heard knock"], finished
+    for server in servers:
+        server.close()
 
 
 async def test_the_probe_finds_nothing_wrong(sandbox: Sandbox) -> None:

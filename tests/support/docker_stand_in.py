@@ -91,7 +91,7 @@ async def _run(arguments: argparse.Namespace) -> int:
     mounts = [dict(part.partition("=")[::2] for part in mount.split(",")) for mount in arguments.mount]
     assert all(mount["type"] == "bind" and Path(mount["src"]).exists() for mount in mounts), mounts
     writable = [mount for mount in mounts if "readonly" not in mount]
-    assert [mount["dst"] for mount in writable] == ["/workspace"], mounts
+    assert [mount["dst"] for mount in writable] in (["/workspace"], ["/workspace", "/home/agent"]), mounts
     limits = dict(limit.split("=") for limit in arguments.ulimit)
     with open(arguments.env_file, errors="surrogateescape") as lines:
         env = dict(line.rstrip("\n").split("=", 1) for line in lines)
@@ -136,7 +136,7 @@ class _Engine(Bubblewrap):
             if source.is_file():
                 yield from ("--file", files.add(source.read_bytes()), mount["dst"])
             else:
-                yield from ("--ro-bind", mount["src"], mount["dst"])
+                yield from ("--ro-bind" if "readonly" in mount else "--bind", mount["src"], mount["dst"])
 
 
 async def _attach(process: Supervised) -> int:
