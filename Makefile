@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: up test check chaos bench spec format clean
+.PHONY: up test clis check chaos bench spec format clean
 
 up: $(VENV)/run
 	@$(BIN)/longshore up
@@ -12,6 +12,10 @@ up: $(VENV)/run
 # Three at a time also on two cores: much of the time is waiting.
 test: check
 	$(BIN)/pytest -n 3 --dist worksteal
+
+# The CLI agents, pinned, from npm into .clis; a part of them: make clis CLIS="claude codex"
+clis: | $(VENV)/bin/python
+	@$(BIN)/python deploy/clis/install.py $(CLIS)
 
 # Lint, types and import rules.
 check: $(VENV)/dev
@@ -36,7 +40,7 @@ format: $(VENV)/dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info build
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .clis *.egg-info build
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
