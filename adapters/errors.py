@@ -3,6 +3,8 @@
 AdapterError
 ├── UnknownDriverError      no provider, channel or tool of that name is installed
 ├── BrokenDriverError       it is installed but does not load
+├── RefusedDriverError      it is installed but the operator does not allow it, or it is not what its maker signed
+├── SigningError            a wheel cannot be signed, or a key not used
 ├── ScriptError             a script of the `scripted` provider does not read
 ├── ProviderError           a provider failed; says of which class, whether to retry, and when
 ├── ToolError               a tool failed; its text is for the agent
@@ -65,6 +67,14 @@ class UnknownDriverError(AdapterError):
 
 class BrokenDriverError(AdapterError):
     """The driver does not load."""
+
+
+class RefusedDriverError(AdapterError):
+    """The driver is not allowed here, or not what its maker signed."""
+
+
+class SigningError(AdapterError):
+    """The wheel cannot be signed, or the key not used."""
 
 
 class ScriptError(AdapterError):

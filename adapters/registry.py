@@ -1,30 +1,48 @@
 """Installed drivers, found by entry point and made once: `longshore.providers`, `.channels`, `.tools`.
 
-A driver is trusted code: it runs in the workers."""
+A driver is trusted code: it runs in the workers. `trust.py` decides which are let in; the others are named with the
+reason and never imported, and do no harm to those that are."""
 
 from collections.abc import Mapping
-from importlib.metadata import entry_points
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
+from adapters.adapter_package import Kind
 from adapters.contracts import Channel, Provider
-from adapters.errors import BrokenDriverError, UnknownDriverError
+from adapters.errors import AdapterError, BrokenDriverError, RefusedDriverError, UnknownDriverError
 from adapters.model_port import ModelProvider
+from adapters.signed_import import import_only_signed
 from adapters.tool_port import Tool
+from adapters.trust import Allowed, Origin
 
 D = TypeVar("D")
 AnyProvider = Provider | ModelProvider
 
 
+@dataclass(frozen=True)
+class Refused:
+    """A driver that is installed and not let in. `distribution` is its name and version."""
+
+    name: str
+    distribution: str
+    reason: str
+
+
 class Drivers(Generic[D]):
     """Drivers of one kind, by name. Each is imported and made when it is first asked for."""
 
-    def __init__(self, kind: str, made: Mapping[str, D] | None = None) -> None:
-        self.kind = kind
+    def __init__(self, kind: Kind, made: Mapping[str, D] | None = None, allowed: Allowed | None = None) -> None:
+        self.kind: Kind = kind
+        self.refused: list[Refused] = []
         self._made: dict[str, D] = dict(made or {})
-        self._found = {} if made is not None else {p.name: p for p in entry_points(group=f"longshore.{kind}s")}
+        self._found: dict[str, tuple[EntryPoint, Origin]] = {}
+        if made is None:
+            self._find(Allowed.from_environment() if allowed is None else allowed)
 
     @property
     def names(self) -> list[str]:
+        """Those that may be asked for: what was refused is not among them."""
         return sorted({*self._found, *self._made})
 
     @property
@@ -32,30 +50,70 @@ class Drivers(Generic[D]):
         """Those that are in use."""
         return list(self._made)
 
+    def origin(self, name: str) -> Origin | None:
+        """Where it was installed from; None for one that was handed in."""
+        return self._found[name][1] if name in self._found else None
+
     def get(self, name: str) -> D:
         if name in self._made:
             return self._made[name]
         if name not in self._found:
-            known = ", ".join(self.names) or "none"
-            raise UnknownDriverError(f"there is no {self.kind} {name!r} here; installed: {known}")
+            raise self._absent(name)
+        point, origin = self._found[name]
+        if origin.signed_by is not None:
+            import_only_signed(origin.distribution, origin.root, origin.files)
         try:
-            loaded = self._found[name].load()
-        except (ImportError, AttributeError) as error:
-            raise BrokenDriverError(f"the {self.kind} {name!r} is installed but does not load: {error}") from error
-        # Providers and channels are classes to be made; tools are values.
-        self._made[name] = loaded() if isinstance(loaded, type) else loaded
+            loaded = point.load()
+            # Providers and channels are classes to be made; tools are values.
+            self._made[name] = loaded() if isinstance(loaded, type) else loaded
+        except AdapterError:
+            raise
+        except Exception as error:  # other people's code may fail in any way, and the rest must go on
+            raise BrokenDriverError(
+                f"the {self.kind} {name!r} is installed but does not load: {error or type(error).__name__}"
+            ) from error
         return self._made[name]
+
+    def _find(self, allowed: Allowed) -> None:
+        welcome: dict[str, list[tuple[EntryPoint, Origin]]] = {}
+        for point in entry_points(group=f"longshore.{self.kind}s"):
+            try:
+                origin = allowed.judge(point, self.kind)
+            except RefusedDriverError as error:
+                self._refuse(point, str(error))
+            else:
+                welcome.setdefault(point.name, []).append((point, origin))
+        for name, offers in welcome.items():
+            ours = [offer for offer in offers if offer[1].ours]
+            owner = ours[0] if ours else offers[0] if len(offers) == 1 else None
+            if owner:
+                self._found[name] = owner
+            for point, origin in (offer for offer in offers if offer is not owner):
+                others = "Longshore itself" if ours else " and ".join(str(offer[1]) for offer in offers)
+                reason = f"the {self.kind} {name!r} of {origin} has a name that is taken: by {others}; uninstall one"
+                self._refuse(point, reason)
+
+    def _refuse(self, point: EntryPoint, reason: str) -> None:
+        distribution = f"{point.dist.name} {point.dist.version}" if point.dist else ""
+        self.refused.append(Refused(point.name, distribution, reason))
+
+    def _absent(self, name: str) -> AdapterError:
+        if reasons := [refused.reason for refused in self.refused if refused.name == name]:
+            return RefusedDriverError("; ".join(reasons))
+        known = ", ".join(self.names) or "none"
+        return UnknownDriverError(f"there is no {self.kind} {name!r} here; installed: {known}")
 
 
 class Registry:
-    """All drivers of a process."""
+    """All drivers of a process. `allowed` is LONGSHORE_ADAPTERS unless it is handed in."""
 
     def __init__(
         self,
         providers: Drivers[AnyProvider] | None = None,
         channels: Drivers[Channel] | None = None,
         tools: Drivers[Tool[Any]] | None = None,
+        allowed: Allowed | None = None,
     ) -> None:
-        self.providers = providers or Drivers[AnyProvider]("provider")
-        self.channels = channels or Drivers[Channel]("channel")
-        self.tools = tools or Drivers[Tool[Any]]("tool")
+        self.providers = providers or Drivers[AnyProvider]("provider", allowed=allowed)
+        self.channels = channels or Drivers[Channel]("channel", allowed=allowed)
+        self.tools = tools or Drivers[Tool[Any]]("tool", allowed=allowed)

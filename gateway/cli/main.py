@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.cli.adapters import adapters
 from gateway.cli.approvals import approvals, approve, deny
 from gateway.cli.chat import chat
 from gateway.cli.dead import dead
@@ -41,6 +42,7 @@ app.command()(approvals)
 app.command()(approve)
 app.command()(deny)
 app.command()(providers)
+app.add_typer(adapters, name="adapters")
 app.command()(tools)
 app.command()(usage)
 app.command()(doctor)

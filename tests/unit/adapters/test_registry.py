@@ -1,6 +1,7 @@
 """Finding drivers: by entry point, made once, and only those the operator allows."""
 
-from importlib.metadata import EntryPoint
+from importlib.metadata import EntryPoint, distributions
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,25 +9,30 @@ import pytest
 from adapters import registry
 from adapters.channels.fake import FakeChannel
 from adapters.contracts import Channel, Provider
-from adapters.errors import BrokenDriverError, UnknownDriverError
+from adapters.errors import BrokenDriverError, RefusedDriverError, UnknownDriverError
 from adapters.providers.scripted import ScriptedProvider
 from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool
 from adapters.tools.clock import CLOCK
+from adapters.trust import Allowed
+from tests.support.adapter_packages import install
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Two channels and a tool of another distribution; returns the groups that were looked into."""
+def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """Two channels and a tool of our own distribution; returns the groups that were looked into."""
     asked: list[str] = []
+    points = {
+        "longshore.channels": {"fake": "adapters.channels.fake:FakeChannel", "broken": "adapters.no_such:Channel"},
+        "longshore.tools": {"clock": "adapters.tools.clock:CLOCK"},
+    }
+    install(tmp_path, "longshore", points)
 
     def found(*, group: str) -> list[EntryPoint]:
         asked.append(group)
-        kinds = {
-            "longshore.channels": {"fake": "adapters.channels.fake:FakeChannel", "broken": "no_such_module:Channel"},
-            "longshore.tools": {"clock": "adapters.tools.clock:CLOCK"},
-        }
-        return [EntryPoint(name, value, group) for name, value in kinds.get(group, {}).items()]
+        return [
+            point for dist in distributions(path=[str(tmp_path)]) for point in dist.entry_points.select(group=group)
+        ]
 
     monkeypatch.setattr(registry, "entry_points", found)
     return asked
@@ -94,3 +100,75 @@ def test_what_ships_here_is_installed_under_its_own_name() -> None:
     assert everything.providers.get("scripted").manifest.adapter_id == "scripted"
     for name in ("clock", "send_message"):
         assert everything.tools.get(name).name == name
+
+
+OTHERS: dict[str, dict[str, str]] = {
+    "longshore.channels": {"pager": "adapters.channels.fake:FakeChannel", "bomb": "no_such_module:Channel"}
+}
+
+
+@pytest.mark.spec("P16")
+def test_what_nobody_allowed_is_refused_by_name_and_harms_nobody(installed: list[str], tmp_path: Path) -> None:
+    install(tmp_path, "longshore-pager", OTHERS)
+    channels: Drivers[Channel] = Drivers("channel", allowed=Allowed(""))
+    assert channels.names == ["broken", "fake"]
+    assert sorted((refused.name, refused.distribution) for refused in channels.refused) == [
+        ("bomb", "longshore-pager 1.0"),
+        ("pager", "longshore-pager 1.0"),
+    ]
+    with pytest.raises(RefusedDriverError, match=r"add pager .* to LONGSHORE_ADAPTERS"):
+        channels.get("pager")
+    assert channels.get("fake").channel_type == "fake"
+
+
+@pytest.mark.spec("P16")
+def test_the_operator_allows_by_id_and_only_that(
+    installed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(tmp_path, "longshore-pager", OTHERS)
+    monkeypatch.setenv("LONGSHORE_ADAPTERS", " other , pager ")
+    channels = Registry().channels
+    assert channels.names == ["broken", "fake", "pager"]
+    assert isinstance(channels.get("pager"), FakeChannel)
+    origin = channels.origin("pager")
+    assert origin is not None
+    assert (origin.distribution, origin.ours, origin.signed_by) == ("longshore-pager", False, None)
+    assert [refused.name for refused in channels.refused] == ["bomb"]
+
+
+@pytest.mark.spec("P16")
+def test_nobody_takes_a_name_that_is_ours(installed: list[str], tmp_path: Path) -> None:
+    install(tmp_path, "longshore-evil", {"longshore.channels": {"fake": "evil:Channel"}})
+    channels: Drivers[Channel] = Drivers("channel", allowed=Allowed("fake"))
+    assert isinstance(channels.get("fake"), FakeChannel)
+    [refused] = channels.refused
+    assert refused.distribution == "longshore-evil 1.0"
+    assert "taken: by Longshore itself" in refused.reason
+
+
+@pytest.mark.spec("P16")
+def test_two_that_offer_the_same_name_are_both_refused(installed: list[str], tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        install(tmp_path, name, {"longshore.channels": {"pager": f"{name}:Channel"}})
+    channels: Drivers[Channel] = Drivers("channel", allowed=Allowed("pager"))
+    assert "pager" not in channels.names
+    with pytest.raises(RefusedDriverError, match=r"taken: by .* and .*; uninstall one"):
+        channels.get("pager")
+
+
+@pytest.mark.spec("P16")
+def test_our_name_alone_opens_nothing_outside_of_our_package(installed: list[str], tmp_path: Path) -> None:
+    install(tmp_path / "other", "longshore", {"longshore.channels": {"pager": "evil:Channel"}})
+    [point] = [point for dist in distributions(path=[str(tmp_path / "other")]) for point in dist.entry_points]
+    with pytest.raises(RefusedDriverError, match="not allowed"):
+        Allowed("").judge(point, "channel")
+
+
+def test_code_of_others_may_fail_in_any_way(
+    installed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "loud_driver.py").write_text("raise SystemError('no licence')")
+    monkeypatch.syspath_prepend(tmp_path)
+    install(tmp_path, "loud", {"longshore.channels": {"loud": "loud_driver:Channel"}})
+    with pytest.raises(BrokenDriverError, match="the channel 'loud' is installed but does not load: no licence"):
+        Drivers[Channel]("channel", allowed=Allowed("loud")).get("loud")
