@@ -4,10 +4,13 @@ nothing else of ours. (A tool is in `tool_port.py`, a model API in `model_port.p
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from adapters.events import ProviderEvent
 from adapters.policy import Policy
+
+if TYPE_CHECKING:
+    from adapters.station import Station
 
 # --- What a driver says about itself -----------------------------------------------------------------------------
 
@@ -139,6 +142,7 @@ class QueryInput:
     task: TaskSpec | None = None
     limits: Limits = Limits()
     options: Mapping[str, Any] = field(default_factory=dict)  # the group's own settings for this provider
+    station: "Station | None" = None  # for a provider whose agent is a program (`adapters/station.py`)
 
 
 QueryStatus = Literal["starting", "running", "ended", "aborted", "failed"]
@@ -156,8 +160,8 @@ class Query(Protocol):
     @property
     def pid(self) -> int | None: ...
 
-    async def push(self, text: str) -> None:
-        """A follow-up, for providers whose capabilities say so."""
+    async def push(self, text: str) -> bool:
+        """A follow-up, for providers whose capabilities say so. False: it came too late, and was not seen."""
 
     async def end(self) -> None:
         """No more input will come."""

@@ -23,6 +23,8 @@ from adapters.contracts import ParkedError, ToolBox, ToolOutcome, ToolSpec
 from adapters.tools.mcp_server import make_server
 
 MAX_BODY: Final = 4 << 20
+# Whatever the port is where the caller is; a page in somebody's browser would come under its own name.
+HOSTS: Final = ["127.0.0.1:*", "localhost:*", "localhost"]
 # So long a request may go on sending its body after the turn it belongs to has ended.
 LAST_WORDS_SECONDS: Final = 1.0
 TURN_OVER: Final = "the turn is over: its tools cannot be used any more"
@@ -34,9 +36,7 @@ class Binding:
     """The tools of one turn, as long as it lasts. Itself a ToolBox: it remembers what waits for a person, and ends
     the calls that outlast the turn."""
 
-    def __init__(
-        self, tools: ToolBox, url: str, hosts: list[str], socket_path: Path | None, seconds: float | None
-    ) -> None:
+    def __init__(self, tools: ToolBox, url: str, socket_path: Path, seconds: float | None) -> None:
         self._tools = tools
         self.url: Final = url
         self.socket: Final = socket_path
@@ -55,7 +55,7 @@ class Binding:
             make_server(self, name_call=lambda: f"mcp_{next(self._numbers)}"),
             json_response=True,
             stateless=True,
-            security_settings=TransportSecuritySettings(allowed_hosts=hosts),
+            security_settings=TransportSecuritySettings(allowed_hosts=HOSTS),
             max_request_body_size=MAX_BODY,
         )
 

@@ -108,8 +108,9 @@ class ToolLoop:
         self.status: QueryStatus = "starting"
         self.events: AsyncGenerator[ProviderEvent, None] = self._run()
 
-    async def push(self, text: str) -> None:
+    async def push(self, text: str) -> bool:
         self._pushed.append(text)
+        return self.status in ("starting", "running")
 
     async def end(self) -> None:
         """It ends when the model has said its last word."""

@@ -184,7 +184,7 @@ async def keeps_two_queries_apart(harness: Harness) -> None:
 async def takes_a_follow_up(harness: Harness) -> None:
     async with _running(harness, "listen") as (query, reading):
         await reading.first()
-        await query.push(FOLLOW_UP)
+        _expect(await query.push(FOLLOW_UP), "a follow-up while it runs comes too late")
         events = await reading.all()
     _expect(FOLLOW_UP in _result(events), f"the follow-up is not in the result {_result(events)!r}")
 

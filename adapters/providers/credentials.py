@@ -1,5 +1,5 @@
 """Who we are to a vendor: address and key from the environment, read when they are used and never shown; and the
-vendor's client, made once for each of them. Used by the API providers alone."""
+vendor's client, made once for each of them."""
 
 import asyncio
 import hashlib
@@ -14,6 +14,7 @@ from adapters.errors import ErrorClass, ProviderError
 
 ANTHROPIC_URL: Final = "https://api.anthropic.com"
 OPENAI_URL: Final = "https://api.openai.com/v1"
+GEMINI_URL: Final = "https://generativelanguage.googleapis.com"
 PLACEHOLDER: Final = "no-key"  # compatible servers want a header, not a key
 MAX_TOLD: Final = 300  # characters of a vendor's text that are shown
 OPENINGS: Final = 50  # streams being opened at once; thousands at once run into connect time-outs
@@ -68,6 +69,11 @@ def openai_credentials() -> Credentials:
     base_url = _read("OPENAI_BASE_URL").rstrip("/") or OPENAI_URL
     key = _read("OPENAI_API_KEY")
     return Credentials("OPENAI_API_KEY", base_url, key or ("" if is_openai(base_url) else PLACEHOLDER))
+
+
+def gemini_credentials() -> Credentials:
+    base_url = _read("GOOGLE_GEMINI_BASE_URL").rstrip("/") or GEMINI_URL
+    return Credentials("GEMINI_API_KEY", base_url, _read("GEMINI_API_KEY"))
 
 
 def is_openai(base_url: str) -> bool:

@@ -72,13 +72,18 @@ class ScriptedQuery:
         self._texts = list(given.messages) or [given.prompt if isinstance(given.prompt, str) else ""]
         self._result = ""
         self._pushed: asyncio.Queue[str] = asyncio.Queue()
+        self._ears = 0  # how often it will still listen
         self._stop = asyncio.Event()
         self._calls = 0
         self.status: QueryStatus = "starting"
         self.events: AsyncIterator[ProviderEvent] = self._run()
 
-    async def push(self, text: str) -> None:
-        await self._pushed.put(text)
+    async def push(self, text: str) -> bool:
+        """Only a script that still listens hears it."""
+        if self._pushed.qsize() >= self._ears:
+            return False
+        self._pushed.put_nowait(text)
+        return True
 
     async def end(self) -> None:
         """A script knows its own end."""
@@ -100,10 +105,11 @@ class ScriptedQuery:
             raise
 
     async def _play(self) -> AsyncIterator[ProviderEvent]:
-        yield SessionStarted(continuation=self._given.continuation or "scripted", version=VERSION)
         scene = choose_scene(
             parse_script(str(self._given.options.get("script", DEFAULT_SCRIPT))), "\n".join(self._texts)
         )
+        self._ears = sum(isinstance(act, script.Listen) for act in scene.play) if scene else 0
+        yield SessionStarted(continuation=self._given.continuation or "scripted", version=VERSION)
         for act in scene.play if scene else ():
             async for event in self._perform(act):
                 if self._stop.is_set():
@@ -187,6 +193,7 @@ class ScriptedQuery:
             elif not stopped.done():
                 yield Progress(text=f"nobody said anything for {seconds:g} s")
         finally:
+            self._ears -= 1
             heard.cancel()
             stopped.cancel()
 

@@ -113,8 +113,8 @@ WAYS: list[Connect] = [
 
 
 @pytest.fixture
-async def server(tmp_path: Path) -> AsyncIterator[ToolServer]:
-    server = ToolServer(tmp_path / "tools.sock")
+async def server() -> AsyncIterator[ToolServer]:
+    server = ToolServer()
     yield server
     await server.close()
 
@@ -250,14 +250,12 @@ async def test_it_can_be_closed_twice_and_without_having_been_used() -> None:
             await http.post(url)
 
 
-async def test_a_socket_that_a_dead_worker_left_is_replaced(tmp_path: Path) -> None:
-    path = tmp_path / "tools.sock"
-    first, second = ToolServer(path), ToolServer(path)
-    async with first.bind(Box()), second.bind(Box()) as binding, over_socket(binding) as client:
-        assert said(await client.call_tool("echo", {"text": "x"})) == "x"
-    await first.close()
-    await second.close()
-    assert not path.exists()
+async def test_its_socket_goes_with_it() -> None:
+    server = ToolServer()
+    async with server.bind(Box()) as binding:
+        assert binding.socket.is_socket()
+    await server.close()
+    assert not binding.socket.parent.exists()
 
 
 class TestTheBridge:

@@ -101,7 +101,8 @@ class MuteQuery:
         for event in events:
             yield event
 
-    async def push(self, text: str) -> None: ...
+    async def push(self, text: str) -> bool:
+        return False
 
     async def end(self) -> None: ...
 

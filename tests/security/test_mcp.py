@@ -227,7 +227,6 @@ async def test_other_hosts_and_pages_of_a_browser_are_turned_away(server: ToolSe
             f"evil.example:{port}",
             f"127.0.0.1.evil.example:{port}",
             "127.0.0.1",
-            "localhost",
         ):
             response = await http.post(binding.url, json=calling(), headers=bearer(binding.token) | {"Host": host})
             assert response.status_code == 421, host

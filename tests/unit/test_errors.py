@@ -17,12 +17,14 @@ import workers
 from adapters import errors
 from adapters.contracts import ParkedError
 from adapters.errors import DeliveryError, ErrorClass, ProviderError
+from adapters.providers.cli.json_rpc import RpcError
 from adapters.tools.mcp_pins import _UnpinnedError
 from workers.budget import Limit, _OverBudget
 from workers.loop import Stop, StoppedError
 
 # How the classes with more than a message are made; the others take one text.
 SPECIAL: dict[str, BaseException] = {
+    "RpcError": RpcError(-32601, "no such method", {"method": "x"}),
     "ProviderError": ProviderError("no tokens left", ErrorClass.QUOTA, 7.5),
     "DeliveryError": DeliveryError("no", retryable=True, retry_after=3.0, may_have_arrived=True),
     "StoppedError": StoppedError(Stop.SHUTDOWN),

@@ -1,0 +1,160 @@
+"""A CLI agent under way: started in the sandbox, talked to line by line, and ended with all it has started.
+
+Its environment is what is handed in here and nothing else. What it prints on stderr is passed on as events, and its
+last words are kept for the case that it breaks."""
+
+import asyncio
+import contextlib
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from adapters.contracts import QueryInput
+from adapters.errors import ErrorClass, ProviderError, SandboxError
+from adapters.events import Stderr
+from adapters.providers.cli.home import put
+from adapters.providers.cli.installation import Installation
+from adapters.providers.cli.lines import lines
+from adapters.sandbox.port import Command, Door, SandboxLimits, SandboxProcess
+from adapters.station import Station
+
+GB: Final = 1 << 30
+# They keep whole conversations in memory, and run compilers and tests.
+LIMITS: Final = SandboxLimits(memory_bytes=4 * GB, processes=1024, file_bytes=2 * GB, disk_bytes=8 * GB)
+LAST_WORDS: Final = 20  # lines
+STDERR_LINES: Final = 500  # events; a program that complains for ever is not listened to for ever
+STDERR_LINE: Final = 2_000  # characters
+EXIT_SECONDS: Final = 10.0
+
+Say = Callable[[Stderr], Awaitable[None]]
+
+
+class Program:
+    def __init__(self, name: str, process: SandboxProcess, say: Say) -> None:
+        self._name = name
+        self._process = process
+        self._say = say
+        self._writing = asyncio.Lock()
+        self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
+        self._listening = asyncio.create_task(self._listen())
+
+    def lines(self) -> AsyncIterator[str]:
+        """What it prints, up to its end."""
+        return lines(self._process.stdout)
+
+    async def messages(self) -> AsyncIterator[dict[str, Any]]:
+        """What it prints, as JSON objects. Empty lines are passed over; anything else is an error."""
+        async for line in self.lines():
+            if line.strip():
+                yield parse(self._name, line)
+
+    async def write(self, message: Mapping[str, Any]) -> bool:
+        """One line of JSON. False: it does not read any more."""
+        async with self._writing:
+            try:
+                self._process.stdin.write(json.dumps(message).encode() + b"\n")
+                await self._process.stdin.drain()
+            except (OSError, RuntimeError):
+                return False
+        return True
+
+    def close_input(self) -> None:
+        """No more input comes: most programs finish what they do and end."""
+        with contextlib.suppress(OSError, RuntimeError):
+            self._process.stdin.close()
+
+    async def stop(self) -> None:
+        await self._process.stop()
+        await self._end_listening()
+
+    async def ended(self) -> int:
+        """Its exit code; it is stopped if it does not end although its output has."""
+        try:
+            async with asyncio.timeout(EXIT_SECONDS):
+                code = await self._process.wait()
+        except TimeoutError:
+            await self._process.stop()
+            code = await self._process.wait()
+        await self._end_listening()
+        return code
+
+    def broke(self, code: int) -> ProviderError:
+        """The error of a program that ended without saying how it went."""
+        if self._process.passed is not None:
+            what = {"memory": "used more memory than it may", "disk": "wrote more than its workspace and home may hold"}
+            return ProviderError(f"{self._name} was ended: it {what[self._process.passed]}", ErrorClass.INTERNAL)
+        last = " / ".join(word for word in self._last_words if word.strip())
+        return ProviderError(
+            f"{self._name} ended with exit code {code} and no answer{f': {last[-500:]}' if last else ''}",
+            ErrorClass.INTERNAL,
+        )
+
+    async def _listen(self) -> None:
+        number = 0
+        async for line in lines(self._process.stderr):
+            self._last_words.append(line[:STDERR_LINE])
+            number += 1
+            if line.strip() and number <= STDERR_LINES:
+                await self._say(Stderr(text=line[:STDERR_LINE]))
+
+    async def _end_listening(self) -> None:
+        """What is in the pipe is there at once; whoever holds it open is not waited for."""
+        await asyncio.wait({self._listening}, timeout=1)
+        self._listening.cancel()
+        await asyncio.gather(self._listening, return_exceptions=True)
+
+
+@asynccontextmanager
+async def started(
+    installation: Installation,
+    arguments: Sequence[str],
+    given: QueryInput,
+    say: Say,
+    *,
+    env: Mapping[str, str],
+    doors: Sequence[Door] = (),
+    files: Mapping[str, str] | None = None,
+) -> AsyncIterator[Program]:
+    """The program, in the agent's workspace with its own home; gone when this is left, whatever happens. `files` are
+    put into the home before (path below it: text), for the settings it reads."""
+    station = station_of(given)
+    for path, text in (files or {}).items():
+        await asyncio.to_thread(put, station.home, path, text)
+    command = Command(
+        argv=(*installation.argv, *arguments),
+        workspace=Path(given.cwd),
+        env={**env, **given.env},
+        hosts=given.policy.hosts,
+        readable=installation.readable,
+        home=station.home,
+        doors=tuple(doors),
+        limits=LIMITS,
+    )
+    try:
+        process = await station.sandbox.start(command)
+    except SandboxError as error:
+        raise ProviderError(f"{installation.name} could not be started: {error}", ErrorClass.INTERNAL) from error
+    program = Program(installation.name, process, say)
+    try:
+        yield program
+    finally:
+        await asyncio.shield(asyncio.ensure_future(program.stop()))
+
+
+def station_of(given: QueryInput) -> Station:
+    if given.station is None:
+        raise ProviderError("a CLI agent runs in a sandbox, and there is none here", ErrorClass.INVALID_REQUEST)
+    return given.station
+
+
+def parse(name: str, line: str) -> dict[str, Any]:
+    try:
+        message = json.loads(line)
+    except ValueError:
+        message = None
+    if not isinstance(message, dict):
+        raise ProviderError(f"{name} said something that is no JSON object: {line[:200]!r}", ErrorClass.INTERNAL)
+    return message
