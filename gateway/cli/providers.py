@@ -1,4 +1,4 @@
-"""`longshore providers`: what is installed, what it can do, how it is, and who works for it."""
+"""`longshore providers`: what is installed and by whom, what it can do, how it is, and who works for it."""
 
 import asyncio
 from dataclasses import asdict, dataclass, field, fields
@@ -11,6 +11,8 @@ from rich.table import Table
 
 from adapters.contracts import Capabilities, Detection, Manifest
 from adapters.errors import AdapterError
+from adapters.registry import AnyProvider, Refused
+from adapters.trust import Origin
 from gateway.cli.desk import Desk, out, print_json, run, shown
 from gateway.cli.figures import span, tokens, until
 from gateway.cli.listening import listeners
@@ -22,6 +24,7 @@ from workers.events import redis_client
 from workers.governor import BucketState, RedisBuckets
 
 LIMITS_SECONDS = 3.0
+DETECT_SECONDS = 20.0  # programs are started to ask for their version
 _WORDS = {
     "streaming": "streams",
     "tools": "tools",
@@ -33,15 +36,23 @@ _WORDS = {
     "approvals": "approvals",
     "replays_steps": "replays",
 }
-_MARKS = {"ok": "[green]✓[/green]", "warning": "[yellow]![/yellow]", "problem": "[red]✗[/red]"}
+_MARKS = {
+    "ok": "[green]✓[/green]",
+    "warning": "[yellow]![/yellow]",
+    "problem": "[red]✗[/red]",
+    "refused": "[dim]✗[/dim]",
+}
 
 
 @dataclass
 class Seen:
-    """Everything known of one provider. `error` is set instead of the rest if it does not load."""
+    """Everything known of one provider. `error` is set instead of the rest if it does not load, `refused` if it is
+    not let in."""
 
     name: str
-    workers: list[str]
+    workers: list[str] = field(default_factory=list)
+    origin: Origin | None = None
+    refused: Refused | None = None
     manifest: Manifest | None = None
     detection: Detection | None = None
     missing_key: str | None = None
@@ -53,6 +64,8 @@ class Seen:
 
     @property
     def state(self) -> str:
+        if self.refused is not None:
+            return "refused"
         if self.error is not None or self.detection is None or not self.detection.installed:
             return "problem"
         well = not self.missing_key and self.workers and all(health_state(row) == "ok" for row in self.health)
@@ -60,7 +73,7 @@ class Seen:
 
 
 def providers(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
-    """List model providers: installed or not, key, capabilities, health, workers, rate limits."""
+    """List providers: where from, installed or not, key, capabilities, health, workers, rate limits."""
 
     async def command(desk: Desk) -> None:
         seen = await _look(desk)
@@ -78,19 +91,32 @@ async def _look(desk: Desk) -> list[Seen]:
     limits = await _limits(desk)
     found = []
     for name in desk.registry.providers.names:
-        one = Seen(name, await listeners(desk, name), is_default=name == desk.settings.default_provider)
+        one = Seen(name, await listeners(desk, name), desk.registry.providers.origin(name))
+        one.is_default = name == desk.settings.default_provider
         one.health = [row for row in health if row.provider == name]
         one.limits = [state for state in limits if state.key.provider == name]
-        try:
-            provider = desk.registry.providers.get(name)
-            one.manifest, one.detection = provider.manifest, await provider.detect()
-        except AdapterError as error:
-            one.error = str(error)
-        else:
-            one.default_model = getattr(provider, "default_model", None)
-            one.missing_key = missing_key(name)
         found.append(one)
-    return found
+    # All at once: those that are programs take a second each.
+    await asyncio.gather(*(_ask(desk, one) for one in found))
+    return found + [Seen(refused.name, refused=refused) for refused in desk.registry.providers.refused]
+
+
+async def _ask(desk: Desk, one: Seen) -> None:
+    """What the provider says about itself."""
+    try:
+        provider: AnyProvider = desk.registry.providers.get(one.name)
+        async with asyncio.timeout(DETECT_SECONDS):
+            detection = await provider.detect()
+        one.manifest, one.detection = provider.manifest, detection
+    except AdapterError as error:
+        one.error = str(error)
+    except TimeoutError:
+        one.error = f"it did not say within {DETECT_SECONDS:g} s whether it is installed"
+    except Exception as error:  # noqa: BLE001 - other people's code: the rest of the list is wanted all the same
+        one.error = f"it failed when it was asked about itself: {type(error).__name__}: {error}"
+    else:
+        one.default_model = getattr(provider, "default_model", None)
+        one.missing_key = missing_key(one.name)
 
 
 async def _limits(desk: Desk) -> list[BucketState]:
@@ -111,6 +137,14 @@ def capability_words(capabilities: Capabilities) -> str:
     words = [_WORDS[part.name] for part in fields(capabilities) if getattr(capabilities, part.name) is True]
     edits = {"diff": "diffs", "file_events": "file events"}.get(capabilities.structured_edits)
     return ", ".join([*words, *([edits] if edits else [])]) or "nothing special"
+
+
+def origin_words(origin: Origin | None) -> str:
+    if origin is None or origin.ours:
+        return "Longshore"
+    if origin.signed_by is not None:
+        return f"{shown(origin)}, [green]signed[/green] by {shown(origin.vendor)} [dim]({origin.signed_by})[/dim]"
+    return f"{shown(origin)}, [yellow]not checked for a signature[/yellow] [dim](allowed by its id)[/dim]"
 
 
 def health_state(row: AnyRow) -> str:
@@ -151,14 +185,19 @@ def _print(one: Seen) -> None:
 
 
 def _lines(one: Seen) -> list[tuple[str, str]]:
+    if one.refused is not None:
+        return [("from", shown(one.refused.distribution)), ("refused", f"[yellow]{shown(one.refused.reason)}[/yellow]")]
+    origin = ("from", origin_words(one.origin))
     if one.error is not None or one.manifest is None or one.detection is None:
-        return [("error", f"[red]{shown(one.error or 'unknown')}[/red]")]
+        return [origin, ("error", f"[red]{shown(one.error or 'unknown')}[/red]")]
     software = f", SDK {one.detection.version}" if one.manifest.kind == "api" and one.detection.version else ""
     details = shown(one.detection.details or "-")
     if one.missing_key:
         details = f"[yellow]{details}[/yellow]"
     lines = [
         ("version", shown(f"{one.manifest.version}{software}")),
+        ("vendor", shown(one.manifest.vendor)),
+        origin,
         ("installed", "yes" if one.detection.installed else "[red]no[/red]"),
         ("key" if one.manifest.kind == "api" else "details", details),
         ("model", shown(one.default_model or "-")),
@@ -178,6 +217,10 @@ def _as_json(one: Seen) -> dict[str, Any]:
         "error": one.error,
         "default": one.is_default,
         "version": manifest and manifest.version,
+        "vendor": manifest and manifest.vendor,
+        "kind": manifest and manifest.kind,
+        "origin": _origin_json(one),
+        "refused": one.refused and one.refused.reason,
         "installed": bool(detection and detection.installed),
         "software_version": detection and detection.version,
         "details": detection and detection.details,
@@ -188,4 +231,15 @@ def _as_json(one: Seen) -> dict[str, Any]:
         "health": [dict(row._mapping) for row in one.health],
         "workers": one.workers,
         "limits": [asdict(state) for state in one.limits],
+    }
+
+
+def _origin_json(one: Seen) -> dict[str, Any]:
+    if one.refused is not None:
+        return {"distribution": one.refused.distribution, "ours": False, "signed_by": None}
+    origin = one.origin
+    return {
+        "distribution": str(origin) if origin else None,
+        "ours": origin is None or origin.ours,
+        "signed_by": origin and origin.signed_by,
     }

@@ -1,0 +1,1 @@
+"""A provider for Longshore that repeats what it hears."""
