@@ -66,6 +66,10 @@ class SandboxProcess(Protocol):
     and what it prints are the reader's business."""
 
     @property
+    def pid(self) -> int:
+        """Of our child, which holds the program: its end is the program's."""
+
+    @property
     def stdin(self) -> asyncio.StreamWriter: ...
 
     @property

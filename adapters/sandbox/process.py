@@ -72,6 +72,10 @@ class Supervised:
         self._watch = asyncio.create_task(self._keep_watch())
 
     @property
+    def pid(self) -> int:
+        return self._transport.get_pid()
+
+    @property
     def passed(self) -> Literal["memory", "disk"] | None:
         return self._passed
 

@@ -36,6 +36,7 @@ class Program:
     def __init__(self, name: str, process: SandboxProcess, say: Say) -> None:
         self._name = name
         self._process = process
+        self.pid = process.pid
         self._say = say
         self._writing = asyncio.Lock()
         self._last_words: deque[str] = deque(maxlen=LAST_WORDS)

@@ -5,15 +5,18 @@ done or raises ProviderError. Stopping cancels that task, and nothing of the pro
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 from adapters.contracts import QueryInput, QueryStatus
 from adapters.errors import ProviderError
 from adapters.events import ApprovalRequested, Failed, ProviderEvent, SessionStarted
+from adapters.providers.cli.installation import Installation
 from adapters.providers.cli.key_proxy import Pass
-from adapters.providers.cli.program import station_of
+from adapters.providers.cli.program import Program, started, station_of
 from adapters.risk import Intent
+from adapters.sandbox.port import Door
 from adapters.station import Permission
 
 # A reader that is behind holds the program up, not our memory.
@@ -39,6 +42,21 @@ class ProgramQuery(ABC):
     @abstractmethod
     async def push(self, text: str) -> bool:
         """A follow-up. False: it comes too late, and the agent has not seen it."""
+
+    @asynccontextmanager
+    async def start(
+        self,
+        installation: Installation,
+        arguments: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        doors: Sequence[Door],
+        files: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Program]:
+        """The program, with its stderr among the events; gone when this is left (`program.started`)."""
+        async with started(installation, arguments, self.given, self.say, env=env, doors=doors, files=files) as program:
+            self.pid = program.pid
+            yield program
 
     async def say(self, event: ProviderEvent) -> None:
         await self._room.acquire()

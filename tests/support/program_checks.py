@@ -1,0 +1,142 @@
+"""What the suite of all providers does not ask, because only programs can get it wrong: their errors, their deaths,
+their children, their environments, their memory on another machine."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from adapters.errors import ErrorClass
+from adapters.events import Failed, ProviderEvent, Result, SessionStarted, ToolCall, UsageReport
+from adapters.providers.conformance import ProbeBox
+from tests.support.model_api import refuse
+from tests.support.programs import ProgramHarness, environments, living
+
+Check = Callable[[ProgramHarness], Awaitable[None]]
+
+
+async def play(harness: ProgramHarness, work: str, **more: object) -> list[ProviderEvent]:
+    async with asyncio.timeout(harness.patience):
+        return [event async for event in harness.provider.query(harness.given(work, ProbeBox(), **more)).events]
+
+
+def failed(events: list[ProviderEvent]) -> Failed:
+    assert isinstance(events[-1], Failed), [event.type for event in events]
+    return events[-1]
+
+
+async def a_refused_key_is_told_as_that(harness: ProgramHarness) -> None:
+    harness.api.fail(refuse("unauthenticated", when="refused", times=None))
+    end = failed(await play(harness, "refused"))
+    assert end.error_class is ErrorClass.AUTH, end
+    assert not end.retryable
+    assert harness.key not in end.message
+
+
+async def a_limit_is_told_with_its_date(harness: ProgramHarness) -> None:
+    end = failed(await play(harness, "fail"))
+    assert (end.error_class, end.retry_after) == (ErrorClass.RATE_LIMIT, 7.0), end
+
+
+async def a_servers_fault_can_pass(harness: ProgramHarness) -> None:
+    harness.api.fail(refuse("server_error", when="broken", times=None))
+    end = failed(await play(harness, "broken"))
+    assert end.error_class is ErrorClass.TRANSPORT, end
+    assert end.retryable
+
+
+async def what_it_cost_is_told(harness: ProgramHarness) -> None:
+    [*usage] = [event for event in await play(harness, "answer") if isinstance(event, UsageReport)]
+    assert sum(report.input_tokens + report.cache_read_tokens + report.cache_write_tokens for report in usage) > 0
+    assert sum(report.output_tokens for report in usage) > 0
+
+
+async def it_remembers_on_another_machine(harness: ProgramHarness) -> None:
+    first = await play(harness, "tool")
+    [started] = [event for event in first if isinstance(event, SessionStarted)]
+    again = await play(harness, "resume", continuation=started.continuation)
+    assert [event.text for event in again if isinstance(event, Result)] == ["Good morning again"]
+    assert "marmalade" in json.dumps(harness.api.bodies[-1]), "the model was not told what had been said before"
+
+
+async def an_unknown_continuation_is_no_silence(harness: ProgramHarness) -> None:
+    """What was to be continued is gone: it says so, or begins anew; it does not end without a word."""
+    events = await play(harness, "answer", continuation="00000000-0000-4000-8000-000000000000")
+    assert isinstance(events[-1], Failed) or any(isinstance(event, Result) for event in events)
+
+
+async def nothing_of_it_has_the_key(harness: ProgramHarness) -> None:
+    """While its own tool runs, so that its children are looked at as well."""
+    query = harness.provider.query(harness.given("linger", ProbeBox()))
+    with environments() as seen:
+        async with asyncio.timeout(harness.patience):
+            async for event in query.events:
+                if isinstance(event, ToolCall):
+                    while not living(LINGERS):
+                        await asyncio.sleep(0.05)
+                    assert harness.key.encode() not in seen()
+                    assert b"PATH=" in seen(), "nothing was looked at"
+                    break
+    await query.abort()
+
+
+async def stopping_leaves_no_child(harness: ProgramHarness) -> None:
+    """Not even one that its shell has put into a session of its own."""
+    query = harness.provider.query(harness.given("linger", ProbeBox()))
+    async with asyncio.timeout(harness.patience):
+        async for event in query.events:
+            if isinstance(event, ToolCall):
+                while not living(LINGERS):
+                    await asyncio.sleep(0.05)
+                break
+        await query.abort()
+    assert living(LINGERS) == []
+    assert query.status == "aborted"
+
+
+async def a_killed_program_is_a_failure(harness: ProgramHarness) -> None:
+    await _killed(harness, signal.SIGKILL)
+
+
+async def a_terminated_program_is_a_failure(harness: ProgramHarness) -> None:
+    await _killed(harness, signal.SIGTERM)
+
+
+async def _killed(harness: ProgramHarness, number: signal.Signals) -> None:
+    query = harness.provider.query(harness.given("slow", ProbeBox()))
+    events: list[ProviderEvent] = []
+    async with asyncio.timeout(harness.patience):
+        async for event in query.events:
+            events.append(event)
+            if len(events) == 1:
+                assert query.pid is not None
+                os.kill(query.pid, number)
+    assert failed(events).retryable
+    assert query.status == "failed"
+
+
+async def a_follow_up_after_the_end_is_too_late(harness: ProgramHarness) -> None:
+    query = harness.provider.query(harness.given("answer", ProbeBox()))
+    async with asyncio.timeout(harness.patience):
+        assert [event async for event in query.events]
+    assert await query.push("too late") is False
+
+
+# The program's shell is told to start a process with this on its command line, in a session of its own.
+LINGERS: Final = "longshore-lingers-3600"
+LINGER_COMMAND: Final = f"setsid sh -c 'sleep 3600; : {LINGERS}' & sh -c 'sleep 3600; : {LINGERS}'"
+PROGRAM_CHECKS: Final[tuple[Check, ...]] = (
+    a_refused_key_is_told_as_that,
+    a_limit_is_told_with_its_date,
+    a_servers_fault_can_pass,
+    what_it_cost_is_told,
+    it_remembers_on_another_machine,
+    an_unknown_continuation_is_no_silence,
+    nothing_of_it_has_the_key,
+    stopping_leaves_no_child,
+    a_killed_program_is_a_failure,
+    a_terminated_program_is_a_failure,
+    a_follow_up_after_the_end_is_too_late,
+)
