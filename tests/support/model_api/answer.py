@@ -1,6 +1,6 @@
 """A reply of the script made concrete for one request: texts filled in, ids given, tokens counted.
 
-The three wires turn it into bytes."""
+The four wires turn it into bytes."""
 
 import json
 import re
@@ -83,7 +83,17 @@ def _filled(part: Part, conversation: Conversation, call_id: str) -> Think | Tex
             return Text(_fill(text, conversation))
         case Call(name, arguments, given):
             raw = arguments if isinstance(arguments, str) else json.dumps(_fill_all(arguments, conversation))
-            return ToolCall(given or call_id, name, raw or "{}")
+            offered = _offered(name, conversation)
+            if offered is None:
+                return Text(f"No tool offered fits {name}. There are: {', '.join(conversation.tools) or 'none'}.")
+            return ToolCall(given or call_id, offered, raw or "{}")
+
+
+def _offered(name: str, conversation: Conversation) -> str | None:
+    """The name itself; after a ~ it is a pattern, and the first tool that it is found in is meant."""
+    if not name.startswith("~"):
+        return name
+    return next((tool for tool in conversation.tools if re.search(name[1:], tool)), None)
 
 
 def _fill(template: str, conversation: Conversation) -> str:

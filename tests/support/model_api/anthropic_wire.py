@@ -11,6 +11,7 @@ from tests.support.model_api.conversation import Body, Conversation, Turn, dicts
 from tests.support.model_api.refusals import ErrorName, Form, refusal
 from tests.support.model_api.script import Stop, Text, Think
 from tests.support.model_api.sse import event
+from tests.support.model_api.wrapping import user_turn
 
 _STOPS: dict[Stop, str] = {
     "end": "end_turn",
@@ -30,6 +31,8 @@ def read(body: Body) -> Conversation:
         model=str(body.get("model", "")),
         stream=bool(body.get("stream")),
         turns=[turn for message in messages for turn in _turns(message)],
+        instructions=joined(body.get("system"), "text"),
+        tools=[str(tool.get("name")) for tool in dicts(body.get("tools"))],
         segments=[serialised(part) for part in parts],
         cacheable=_cacheable(body, parts),
         body=body,
@@ -71,7 +74,7 @@ def _turns(message: dict[str, Any]) -> Iterator[Turn]:
         for block in results:
             yield Turn("results", joined(block.get("content"), "text"))
         if isinstance(content, str) or len(dicts(content)) > len(results):
-            yield Turn("user", joined(content, "text"))
+            yield user_turn(joined(content, "text"))
 
 
 def _cacheable(body: Body, parts: list[Any]) -> int:

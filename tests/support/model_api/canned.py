@@ -18,9 +18,9 @@ class Canned:
         self._streams: dict[str, Sequence[bytes]] = {}
         self._wholes: dict[str, Sequence[bytes]] = {}
 
-    def pieces(self, wire: Wire, raw: bytes) -> tuple[bool, Sequence[bytes]]:
-        """Whether it is a stream, and its events."""
-        stream = b'"stream":true' in raw or b'"stream": true' in raw
+    def pieces(self, wire: Wire, raw: bytes, stream: bool = False) -> tuple[bool, Sequence[bytes]]:
+        """Whether it is a stream, and its events; `stream` is what the path already said."""
+        stream = stream or b'"stream":true' in raw or b'"stream": true' in raw
         known = self._streams if stream else self._wholes
         if wire.name not in known:
             answer = self._answer()

@@ -9,6 +9,7 @@ from tests.support.model_api.conversation import Body, Conversation, Role, Turn,
 from tests.support.model_api.refusals import ErrorName, Form, error_object
 from tests.support.model_api.script import Stop, Text, Think
 from tests.support.model_api.sse import event
+from tests.support.model_api.wrapping import user_turn
 
 _STOPS: dict[Stop, str] = {
     "end": "stop",
@@ -18,7 +19,8 @@ _STOPS: dict[Stop, str] = {
     "filter": "content_filter",
     "pause": "stop",
 }
-_ROLES: dict[Any, Role] = {"user": "user", "assistant": "assistant", "tool": "results"}
+_ROLES: dict[Any, Role] = {"assistant": "assistant", "tool": "results"}
+_INSTRUCTING = ("system", "developer")
 
 
 def read(body: Body) -> Conversation:
@@ -28,7 +30,9 @@ def read(body: Body) -> Conversation:
         wire="chat",
         model=str(body.get("model", "")),
         stream=bool(body.get("stream")),
-        turns=[Turn(_ROLES.get(m.get("role"), "system"), joined(m.get("content"), "text")) for m in messages],
+        turns=[_turn(message) for message in messages],
+        instructions="\n".join(joined(m.get("content"), "text") for m in messages if m.get("role") in _INSTRUCTING),
+        tools=[str((tool.get("function") or {}).get("name")) for tool in dicts(body.get("tools"))],
         segments=[serialised(part) for part in parts],
         cacheable=len(parts),
         body=body,
@@ -63,6 +67,11 @@ def whole(answer: Answer) -> dict[str, Any]:
 
 def error_event(answer: Answer, error: ErrorName, number: int, form: Form) -> bytes:
     return event({"error": error_object("chat", error)})
+
+
+def _turn(message: dict[str, Any]) -> Turn:
+    text = joined(message.get("content"), "text")
+    return user_turn(text) if message.get("role") == "user" else Turn(_ROLES.get(message.get("role"), "system"), text)
 
 
 def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:

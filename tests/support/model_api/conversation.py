@@ -12,7 +12,7 @@ from hashlib import sha256
 from itertools import pairwise
 from typing import Any, Literal
 
-WireName = Literal["anthropic", "responses", "chat"]
+WireName = Literal["anthropic", "responses", "chat", "gemini"]
 Role = Literal["user", "assistant", "results", "system"]
 Body = Mapping[str, Any]
 
@@ -28,12 +28,16 @@ class Turn:
 @dataclass(frozen=True)
 class Conversation:
     """`segments` are the serialised parts of the prompt in the order in which a prompt cache sees them; the first
-    `cacheable` of them were asked to be cached."""
+    `cacheable` of them were asked to be cached. `tools` are the names of those offered; `answer_schema` is of the JSON
+    wanted instead of prose."""
 
     wire: WireName
     model: str
     stream: bool
     turns: Sequence[Turn]
+    instructions: str = ""
+    tools: Sequence[str] = ()
+    answer_schema: dict[str, Any] | None = None
     segments: Sequence[str] = ()
     cacheable: int = 0
     body: Body = field(default_factory=dict, repr=False)

@@ -14,7 +14,8 @@ from tests.support.model_api.faults import Fault
 from tests.support.model_api.recording import Recorded
 from tests.support.model_api.refusals import Refusal, refusal
 from tests.support.model_api.script import Reply
-from tests.support.model_api.wires import PATHS, Wire
+from tests.support.model_api.side_requests import side_reply
+from tests.support.model_api.wires import Wire, wire_of
 
 if TYPE_CHECKING:
     from tests.support.model_api.server import ModelApi
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class Exchange:
     def __init__(self, api: "ModelApi", request: web.Request, raw: bytes) -> None:
         self._api, self._request, self._raw = api, request, raw
-        self._wire: Wire = PATHS[request.path]
+        self._wire, self._from_path = wire_of(request.path)
         headers = {name.lower(): value for name, value in request.headers.items()}
         self.seen: Recorded = api.recorder.add(request.path, headers, raw, _key(headers), self._wire.name)
 
@@ -38,19 +39,20 @@ class Exchange:
 
     async def _can(self) -> web.StreamResponse:
         assert self._api.canned is not None
-        stream, pieces = self._api.canned.pieces(self._wire, self._raw)
+        stream, pieces = self._api.canned.pieces(self._wire, self._raw, bool(self._from_path.get("stream")))
         return await self._write(steps(pieces, None, self._api.manner.pace), _content_type(stream))
 
     async def _converse(self) -> web.StreamResponse:
         body = _object(self._raw)
-        asked = self._wire.read(body or {})
+        asked = self._wire.read({**(body or {}), **self._from_path})
         problems = ["The request body is not a JSON object."] if body is None else self._wire.check(body)
+        side = side_reply(asked)
         kept = {"body": body, "conversation": asked} if self._api.manner.record else {}
-        self._note(problems=problems, **kept)
-        fault = self._api.faults.take(asked)
+        self._note(problems=problems, side=side is not None, **kept)
+        fault = self._api.faults.take(asked) if side is None else None
         if fault is None and (why := self._complaint(problems, body is None)) is not None:
             return self._refuse(why)
-        fault, reply = self._choose(asked, fault)
+        fault, reply = self._choose(asked, fault) if side is None else (None, side)
         if fault is not None:
             self._note(fault=fault.kind)
             if fault.kind == "refuse":
@@ -164,4 +166,4 @@ def _object(raw: bytes) -> dict[str, Any] | None:
 
 def _key(headers: dict[str, str]) -> str | None:
     bearer = headers.get("authorization", "").removeprefix("Bearer ").strip()
-    return headers.get("x-api-key") or bearer or None
+    return headers.get("x-api-key") or headers.get("x-goog-api-key") or bearer or None

@@ -19,6 +19,8 @@ class Limits:
     reset: float = 60.0
 
     def headers(self, wire: WireName) -> dict[str, str]:
+        if wire == "gemini":
+            return {}  # Google sends none
         return self._anthropic() if wire == "anthropic" else self._openai()
 
     def _anthropic(self) -> dict[str, str]:

@@ -9,12 +9,13 @@ from tests.support.model_api.conversation import Conversation, WireName
 
 # hanging: held back until `release()`; left: the client closed before the end
 Outcome = Literal["running", "hanging", "answered", "refused", "cut", "left"]
-_SECRET = {"authorization", "x-api-key", "cookie"}
+_SECRET = {"authorization", "x-api-key", "x-goog-api-key", "cookie"}
 
 
 @dataclass
 class Recorded:
-    """One request. `body` is None when it was no JSON object, or when bodies are not kept."""
+    """One request. `body` is None when it was no JSON object, or when bodies are not kept. `side` are those that a
+    program makes for itself: titles, probes."""
 
     number: int
     path: str
@@ -28,6 +29,7 @@ class Recorded:
     status: int | None = None
     outcome: Outcome = "running"
     fault: str | None = None
+    side: bool = False
     problems: list[str] = field(default_factory=list)
 
     def public(self, bodies: bool = False) -> dict[str, Any]:
@@ -44,6 +46,7 @@ class Recorded:
             "status": self.status,
             "outcome": self.outcome,
             "fault": self.fault,
+            "side": self.side,
             "problems": self.problems,
             "headers": {name: value for name, value in self.headers.items() if name not in _SECRET},
         }

@@ -97,6 +97,31 @@ _OPENAI: dict[ErrorName, tuple[int, str, str | None, str]] = {
         "Our servers are currently overloaded. Please try again later.",
     ),
 }
+# Google tells a wrong key with 400 on this API, and 401 of other credentials; programs handle both as refused.
+_GEMINI: dict[ErrorName, tuple[int, str, str]] = {
+    "rate_limited": (429, "RESOURCE_EXHAUSTED", "Resource has been exhausted (e.g. check quota)."),
+    "quota": (
+        429,
+        "RESOURCE_EXHAUSTED",
+        "You exceeded your current quota, please check your plan and billing details.",
+    ),
+    "too_long": (
+        400,
+        "INVALID_ARGUMENT",
+        "The input token count (1100000) exceeds the maximum number of tokens allowed (1048576).",
+    ),
+    "invalid": (400, "INVALID_ARGUMENT", "Request contains an invalid argument."),
+    "unauthenticated": (401, "UNAUTHENTICATED", "Request had invalid authentication credentials."),
+    "billing": (403, "PERMISSION_DENIED", "This API method requires billing to be enabled."),
+    "forbidden": (403, "PERMISSION_DENIED", "The caller does not have permission"),
+    "no_model": (404, "NOT_FOUND", "models/no-such-model is not found for API version v1beta."),
+    "too_large": (413, "INVALID_ARGUMENT", "Request payload size exceeds the limit: 20971520 bytes."),
+    "server_error": (500, "INTERNAL", "An internal error has occurred. Please retry."),
+    "unavailable": (503, "UNAVAILABLE", "The service is currently unavailable."),
+    "timeout": (504, "DEADLINE_EXCEEDED", "The request timed out. Please try again."),
+    "overloaded": (503, "UNAVAILABLE", "The model is overloaded. Please try again later."),
+}
+_RPC = "type.googleapis.com/google.rpc"
 _OPENAI_PARAM: dict[WireName, str] = {"responses": "input", "chat": "messages"}
 
 
@@ -112,7 +137,10 @@ def refusal(
     extra = dict(headers or {})
     if retry_after is not None:
         extra.setdefault("retry-after", f"{retry_after:g}")
-    usual, body = _anthropic(name, message) if wire == "anthropic" else _openai(wire, name, message)
+    if wire == "gemini":
+        usual, body = _gemini(name, message, status, retry_after)
+    else:
+        usual, body = _anthropic(name, message) if wire == "anthropic" else _openai(wire, name, message)
     return Refusal(status or usual, body, extra)
 
 
@@ -134,3 +162,18 @@ def _openai(wire: WireName, name: ErrorName, message: str | None) -> tuple[int, 
     status, kind, code, usual = _OPENAI[name]
     param = _OPENAI_PARAM[wire] if name == "too_long" else None
     return status, {"error": {"message": message or usual, "type": kind, "param": param, "code": code}}
+
+
+def _gemini(
+    name: ErrorName, message: str | None, status: int | None, retry_after: float | None
+) -> tuple[int, dict[str, Any]]:
+    """The number stands in the body too, and so does how long to wait."""
+    usual, kind, text = _GEMINI[name]
+    details: list[dict[str, Any]] = []
+    if name == "quota":
+        day = {"quotaId": "GenerateRequestsPerDayPerProjectPerModel", "quotaMetric": "generate_requests"}
+        details.append({"@type": f"{_RPC}.QuotaFailure", "violations": [day]})
+    if retry_after is not None:
+        details.append({"@type": f"{_RPC}.RetryInfo", "retryDelay": f"{retry_after:g}s"})
+    error: dict[str, Any] = {"code": status or usual, "message": message or text, "status": kind}
+    return usual, {"error": error | ({"details": details} if details else {})}

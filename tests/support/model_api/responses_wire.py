@@ -10,6 +10,7 @@ from tests.support.model_api.conversation import Body, Conversation, Turn, dicts
 from tests.support.model_api.refusals import ErrorName, Form, error_object
 from tests.support.model_api.script import Text, Think
 from tests.support.model_api.sse import event
+from tests.support.model_api.wrapping import user_turn
 
 _INCOMPLETE = {"length": "max_output_tokens", "filter": "content_filter", "pause": "max_messages"}
 _Facts = dict[str, Any]
@@ -24,6 +25,8 @@ def read(body: Body) -> Conversation:
         model=str(body.get("model", "")),
         stream=bool(body.get("stream")),
         turns=[_turn(item) for item in items],
+        instructions=str(body.get("instructions") or ""),
+        tools=[str(tool.get("name")) for tool in dicts(body.get("tools"))],
         segments=[serialised(part) for part in parts],
         cacheable=len(parts),
         body=body,
@@ -65,7 +68,7 @@ def _turn(item: _Facts) -> Turn:
         case "message", "assistant":
             return Turn("assistant", joined(item.get("content"), "output_text"))
         case "message", "user":
-            return Turn("user", joined(item.get("content"), "input_text"))
+            return user_turn(joined(item.get("content"), "input_text"))
     return Turn("system")
 
 

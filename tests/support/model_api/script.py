@@ -33,7 +33,10 @@ class Text:
 
 @dataclass(frozen=True, config=_STRICT)
 class Call:
-    """A tool call. Arguments that are a string are sent as they are: models do write broken JSON."""
+    """A tool call. Arguments that are a string are sent as they are: models do write broken JSON.
+
+    The name after a ~ is a pattern for the tools that the request offers, as programs add prefixes of their own to the
+    names of tools: `Call("~probe$")`. When none fits, the answer says so."""
 
     call: str
     arguments: dict[str, Any] | str = ""

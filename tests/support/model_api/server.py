@@ -19,7 +19,7 @@ from tests.support.model_api.limits import Limits
 from tests.support.model_api.prompt_cache import PromptCache, tokens_of
 from tests.support.model_api.recording import Outcome, Recorded, Recorder
 from tests.support.model_api.script import Script
-from tests.support.model_api.wires import ANTHROPIC, PATHS
+from tests.support.model_api.wires import ANTHROPIC, GEMINI, GEMINI_PATH, PATHS
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Options(TypedDict, total=False):
 
 
 class ModelApi:
-    """`async with ModelApi(script) as api:` and point the SDKs at `api.url` (Anthropic) or `api.openai_url`.
+    """`async with ModelApi(script) as api:` and point the SDKs at `api.url` (Anthropic, Google) or `api.openai_url`.
 
     `script` and `limits` may be replaced at any time. The options are the fields of `Manner`."""
 
@@ -68,6 +68,7 @@ class ModelApi:
         self.faults = FaultQueue()
         self.cache = PromptCache()
         self.canned = Canned(self.manner.deltas) if self.manner.deltas is not None else None
+        self.strays: list[str] = []  # what else was asked for, which is answered with 404
         self.url = ""
         self._released = asyncio.Event()
         self._runner: web.AppRunner | None = None
@@ -78,7 +79,7 @@ class ModelApi:
 
     @property
     def requests(self) -> list[Recorded]:
-        """What came to the three wires, in order."""
+        """What came to the four wires, in order."""
         return self.recorder.all()
 
     @property
@@ -119,9 +120,13 @@ class ModelApi:
         app = web.Application(client_max_size=256 * 2**20)
         for path in PATHS:
             app.router.add_post(path, self._post)
+        app.router.add_post(GEMINI_PATH, self._post)
         app.router.add_post("/v1/messages/count_tokens", self._count_tokens)
+        app.router.add_post("/v1beta/models/{model}:countTokens", self._count_gemini_tokens)
         app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/", self._alive)
         control.add_routes(app, self)
+        app.router.add_route("*", "/{path:.*}", self._stray)
         # Handlers are cancelled when their client leaves: a hanging answer ends, and is recorded as left.
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.0)
         await self._runner.setup()
@@ -147,6 +152,21 @@ class ModelApi:
     async def _count_tokens(self, request: web.Request) -> web.Response:
         conversation = ANTHROPIC.read(await request.json())
         return web.json_response({"input_tokens": sum(tokens_of(segment) for segment in conversation.segments)})
+
+    async def _count_gemini_tokens(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        conversation = GEMINI.read(body.get("generateContentRequest") or body)
+        return web.json_response({"totalTokens": sum(tokens_of(segment) for segment in conversation.segments)})
+
+    async def _alive(self, request: web.Request) -> web.Response:
+        return web.Response(text="stand-in")
+
+    async def _stray(self, request: web.Request) -> web.Response:
+        self.strays.append(f"{request.method} {request.path}")
+        message = f"The stand-in does not know {request.method} {request.path}."
+        return web.json_response(
+            {"type": "error", "error": {"type": "not_found_error", "message": message}}, status=404
+        )
 
     async def _models(self, request: web.Request) -> web.Response:
         return web.json_response(models("anthropic" if "anthropic-version" in request.headers else "openai"))

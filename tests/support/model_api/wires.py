@@ -1,10 +1,19 @@
-"""The three wires side by side: which path speaks which, and what each can do."""
+"""The four wires side by side: which path speaks which, and what each can do."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.model_api import anthropic_checks, anthropic_wire, chat_wire, openai_checks, responses_wire
+from tests.support.model_api import (
+    anthropic_checks,
+    anthropic_wire,
+    chat_wire,
+    gemini_checks,
+    gemini_wire,
+    openai_checks,
+    responses_wire,
+)
 from tests.support.model_api.answer import Answer
 from tests.support.model_api.conversation import Body, Conversation, WireName
 from tests.support.model_api.refusals import ErrorName, Form
@@ -37,5 +46,22 @@ RESPONSES = Wire(
     responses_wire.error_event,
 )
 CHAT = Wire("chat", chat_wire.read, openai_checks.check_chat, chat_wire.events, chat_wire.whole, chat_wire.error_event)
+GEMINI = Wire(
+    "gemini",
+    gemini_wire.read,
+    gemini_checks.check,
+    gemini_wire.events,
+    gemini_wire.whole,
+    gemini_wire.error_event,
+)
 
 PATHS: dict[str, Wire] = {"/v1/messages": ANTHROPIC, "/v1/responses": RESPONSES, "/v1/chat/completions": CHAT}
+GEMINI_PATH = r"/v1beta/models/{model}:{verb:generateContent|streamGenerateContent}"
+_GEMINI_PATH = re.compile(r"/v1beta/models/([^/:]+):(generateContent|streamGenerateContent)")
+
+
+def wire_of(path: str) -> tuple[Wire, dict[str, Any]]:
+    """The wire, and what the path says that other wires have in the body."""
+    if found := _GEMINI_PATH.fullmatch(path):
+        return GEMINI, {"model": found[1], "stream": found[2] == "streamGenerateContent"}
+    return PATHS[path], {}
