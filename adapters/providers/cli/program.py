@@ -151,6 +151,12 @@ def station_of(given: QueryInput) -> Station:
     return given.station
 
 
+def place_of(given: QueryInput) -> tuple[str, str]:
+    """Where its workspace and its home are, as the program will see them."""
+    station = station_of(given)
+    return station.sandbox.place(Command(argv=(), workspace=Path(given.cwd), home=station.home))
+
+
 def parse(name: str, line: str) -> dict[str, Any]:
     try:
         message = json.loads(line)
