@@ -4,7 +4,7 @@ Set by operators (`longshore groups set NAME --policy FILE`), checked when it is
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
@@ -19,6 +19,8 @@ SECRET_VARIABLE: Final = re.compile(r"LONGSHORE_SECRET_[A-Z0-9_]{1,80}")
 
 Word = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]{0,39}$")]
+Category = Literal["merge", "dependency", "secrets", "deploy", "opaque", "large diff"]
+CATEGORIES: Final[tuple[Category, ...]] = get_args(Category)
 HostName = Annotated[str, StringConstraints(pattern=r"^(\*\.)?[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*$", max_length=253)]
 
 
@@ -63,6 +65,13 @@ class McpServerPolicy(_Part):
         return env
 
 
+class LargeDiff(_Part):
+    """From when on a change is large."""
+
+    files: int = Field(200, ge=1)
+    lines: int = Field(10_000, ge=1)
+
+
 class Policy(_Part):
     commands: tuple[Word, ...] = Field(
         DEFAULT_COMMANDS, description="programs run_command may start; empty: there is no run_command"
@@ -81,6 +90,35 @@ class Policy(_Part):
         default_factory=dict, description="agents whose sessions it may read, by folder (*: all), and how much of them"
     )
     mcp_servers: dict[Label, McpServerPolicy] = Field(default_factory=dict, description="external MCP servers")
+    shell_allow: tuple[Word, ...] = Field(
+        (),
+        description="commands a CLI agent's own shell may run; all others ask. Patterns, like `npm test*`; empty: any",
+    )
+    shell_deny: tuple[Word, ...] = Field(
+        (), description="commands a CLI agent's own shell is refused, whatever else allows them, like `git push*`"
+    )
+    approve_for: tuple[Category, ...] = Field(
+        CATEGORIES, description=f"what a CLI agent asks for first, of {', '.join(CATEGORIES)}; without it: all of these"
+    )
+    large_diff: LargeDiff = Field(
+        LargeDiff(), description="from how many `files` or `lines` on a change is a large diff: 200 and 10,000"
+    )
+    obey_repository: bool = Field(
+        False, description="whether a CLI agent obeys settings, hooks and MCP files that it finds in its workspace"
+    )
+
+    @field_validator("shell_allow", "shell_deny")
+    @classmethod
+    def _command_patterns(cls, patterns: tuple[str, ...]) -> tuple[str, ...]:
+        for pattern in patterns:
+            program = pattern.split()[0] if pattern.split() else ""
+            if pattern != " ".join(pattern.split()):
+                raise ValueError(f"{pattern!r} has spaces that no command has: one between words, none at the ends")
+            if "/" in program:
+                raise ValueError(f"{pattern!r}: name the program without its folder, like git push*")
+            if re.search(r"[;&|`<>]|\$\(", pattern):
+                raise ValueError(f"{pattern!r} is more than one command; each part of a line is looked at by itself")
+        return patterns
 
     @field_validator("commands")
     @classmethod
@@ -120,6 +158,12 @@ def _in_words(error: Any, field: str) -> str:
             return f"there is no such field; a policy has {', '.join(Policy.model_fields)}"
         case "tuple_type":
             return "this must be a list, like [a, b]"
+        case "literal_error" if field == "approve_for":
+            return f"{str(error['input'])[:100]!r} is none of {', '.join(CATEGORIES)}"
+        case "bool_parsing" | "bool_type":
+            return "this must be true or false"
+        case "int_parsing" | "int_type" | "int_from_float":
+            return "this must be a whole number"
         case "dict_type" | "model_type" | "model_attributes_type":
             return "this must be a mapping of names to values"
         case "string_pattern_mismatch" | "literal_error" if field in ("hosts", "fetch", "mcp_servers"):

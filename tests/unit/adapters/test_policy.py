@@ -17,6 +17,7 @@ def test_what_is_not_said_is_the_default() -> None:
     policy = parse_policy({})
     assert policy.commands == DEFAULT_COMMANDS
     assert (policy.hosts, policy.agents, policy.oversees, policy.mcp_servers) == ((), (), {}, {})
+    assert (policy.shell_allow, policy.shell_deny, policy.obey_repository) == ((), (), False)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,18 @@ def test_what_is_not_said_is_the_default() -> None:
         ({"oversees": {"a": "all"}}, "policy.oversees.a: Input should be 'messages' or 'steps'"),
         ({"mcp_servers": {"w": {"command": "x", "env": {"A": "$HOME"}}}}, "only variables named LONGSHORE_SECRET_"),
         ({"mcp_servers": {"w": {"command": "x", "env": {"A B": "x"}}}}, "'A B' is not the name of a variable"),
+        ({"shell_deny": "git push"}, "policy.shell_deny: this must be a list, like [a, b]"),
+        ({"shell_deny": ["/usr/bin/git push*"]}, "name the program without its folder, like git push*"),
+        ({"shell_allow": ["git  status"]}, "'git  status' has spaces that no command has"),
+        ({"shell_allow": [" "]}, "' ' has spaces that no command has"),
+        ({"shell_allow": ["ls && git push"]}, "is more than one command; each part of a line is looked at by itself"),
+        ({"approve_for": ["merges"]}, "policy.approve_for.0: 'merges' is none of merge, dependency, secrets, deploy"),
+        ({"approve_for": "merge"}, "policy.approve_for: this must be a list"),
+        ({"obey_repository": "maybe"}, "policy.obey_repository: this must be true or false"),
+        ({"large_diff": 7}, "policy.large_diff: this must be a mapping"),
+        ({"large_diff": {"files": "many"}}, "policy.large_diff.files: this must be a whole number"),
+        ({"large_diff": {"files": 0}}, "policy.large_diff.files: Input should be greater than or equal to 1"),
+        ({"large_diff": {"bytes": 1}}, "policy.large_diff.bytes: there is no such field"),
         ({"mcp_servers": {"w": {"command": "x", "hosts": ["10.0.0.1"]}}}, "'10.0.0.1' is an address"),
     ],
 )

@@ -1,0 +1,161 @@
+"""What a command of a shell comes down to: which programs it would start, which further lines it hands to a shell, and
+whether it hides what it does. Words only; nothing is run or looked up."""
+
+import os.path
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from adapters.risk_rules import PROGRAMS, found_by_rule, subcommands
+from adapters.shell_words import ASSIGNMENT, Simple, Word
+
+SHELLS: Final = {"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash"}
+_RESERVED: Final = {"if", "then", "else", "elif", "do", "while", "until", "{", "!"}
+# Programs whose words are another program's: where it begins depends on options nobody lists.
+_CARRIERS: Final = {
+    *("sudo", "doas", "su", "runuser", "env", "xargs", "parallel", "timeout", "nice", "ionice", "nohup", "time"),
+    *("stdbuf", "setsid", "command", "builtin", "exec", "chroot", "unshare", "nsenter", "strace", "ltrace", "flock"),
+    *("script", "busybox", "toybox", "coproc", "for", "select", "case", "function", "npx", "bunx", "uvx", "pipx", "uv"),
+    *("poetry", "pdm", "hatch", "rye", "pnpm", "yarn", "npm", "bun", "bundle", "conda", "docker", "podman", "watch"),
+    *("systemd-run", "entr", "hyperfine", "caffeinate", "xvfb-run", "dotenv", "direnv", "eatmydata", "fakeroot"),
+}
+# Of those, the ones that start whatever follows; the others have words of their own, which are often variables.
+_STARTERS: Final = {"sudo", "doas", "env", "xargs", "nice", "nohup", "time", "command", "builtin", "exec", "setsid"}
+MOST_CARRIED: Final = 200
+_EXECUTES: Final = {"-exec", "-execdir", "-ok", "-okdir"}
+_HANDS_LINES_ON: Final = {"eval", "trap", "watch", "xargs", "parallel", "entr", "hyperfine", "script", "timeout"}
+_GIT_RUNS: Final = {"foreach", "run", "--exec", "-x"}
+# Where code for an interpreter stands among its words; everywhere, for awk.
+_INLINE: Final = {
+    **dict.fromkeys(("node", "nodejs", "perl", "ruby", "lua", "bun"), "-e"),
+    **dict.fromkeys(("awk", "gawk", "mawk"), ""),
+    "python": "-c",
+    "php": "-r",
+    "deno": "eval",
+}
+_STARTS_PROGRAMS: Final = re.compile(
+    r"subprocess|os\.(system|popen|exec|spawn)|pty\.|child_process|execSync|spawnSync|\bexec[lv]?[pe]*\s*[(' \"]"
+    r"|system\s*[(' \"]|popen|`|%x|\|\s*getline|\beval\b|__import__"
+)
+_KNOWN_FOLDER: Final = re.compile(r"\$\{?(HOME|PWD|VIRTUAL_ENV|TMPDIR)\}?/[^$]*")
+# Others may be somebody's aliases.
+_GIT: Final = {
+    *("add", "am", "annotate", "apply", "archive", "bisect", "blame", "branch", "bundle", "cat-file", "check-attr"),
+    *("check-ignore", "checkout", "cherry", "cherry-pick", "clean", "clone", "commit", "config", "count-objects"),
+    *("describe", "diff", "diff-files", "diff-index", "diff-tree", "fetch", "for-each-ref", "format-patch", "fsck"),
+    *("gc", "grep", "hash-object", "help", "init", "log", "ls-files", "ls-remote", "ls-tree", "maintenance", "merge"),
+    *("merge-base", "merge-tree", "mv", "name-rev", "notes", "prune", "pull", "push", "range-diff", "read-tree"),
+    *("rebase", "reflog", "remote", "repack", "reset", "restore", "rev-list", "rev-parse", "revert", "rm", "shortlog"),
+    *("show", "show-branch", "show-ref", "sparse-checkout", "stage", "stash", "status", "submodule", "switch", "tag"),
+    *("symbolic-ref", "update-index", "var", "verify-commit", "verify-tag", "version", "whatchanged", "worktree"),
+}
+_GIT_SETTINGS: Final = re.compile(
+    r"alias\.|core\.(sshcommand|pager|editor|hookspath|fsmonitor|askpass)|\.(textconv|command|clean|smudge|process)\b"
+    r"|credential\.|diff\.external",
+    re.IGNORECASE,
+)
+
+
+def started(command: Simple) -> list[Word]:
+    """Its words without those that only belong to the shell's grammar, and without variables that are set behind them."""
+    words = list(command.words)
+    while words and (ASSIGNMENT.match(words[0].text) or (words[0].text in _RESERVED and not words[0].quoted)):
+        del words[0]
+    return words
+
+
+def program_of(words: Sequence[Word]) -> tuple[str, list[Word]]:
+    """The program's plain name and its words: /usr/bin/git and git-push are git, python3 -m pip is pip."""
+    name, rest = os.path.basename(words[0].text), list(words[1:])
+    if name.startswith("git-"):
+        return "git", [Word(name[4:]), *rest]
+    if versioned := re.fullmatch(r"(python|pip|pypy)[0-9.]+", name):
+        name = versioned[1]
+    if name not in ("python", "pypy", "py"):
+        return name, rest
+    for at, word in enumerate(rest):
+        if word.text == "-m" and at + 1 < len(rest):
+            return rest[at + 1].text, rest[at + 2 :]
+        if not word.text.startswith("-"):
+            break
+    return "python", rest
+
+
+def starts(words: Sequence[Word]) -> Iterator[int]:
+    """Where in the words a program may begin: at the first, and behind those that start another."""
+    yield 0
+    program, _ = program_of(words)
+    if program == "find":
+        yield from (at + 1 for at, word in enumerate(words[:-1][:MOST_CARRIED]) if word.text in _EXECUTES)
+    elif program in _CARRIERS:
+        for at in range(1, min(len(words), MOST_CARRIED)):
+            name, _ = program_of(words[at : at + 3])
+            if name in PROGRAMS or name in SHELLS or name in _INLINE or name in ("eval", "find"):
+                yield at
+
+
+def scripts(program: str, words: Sequence[Word], command: Simple) -> Iterator[str]:
+    """Lines of shell that are handed over as words or as input."""
+    if program in SHELLS or program == "su":
+        for at, word in enumerate(words):
+            if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--command|--session-command", word.text):
+                yield from (after.text for after in words[at + 1 :] if not after.text.startswith("-"))
+                return
+        yield from command.given
+    elif program in _HANDS_LINES_ON:
+        yield " ".join(word.text for word in words if not word.text.startswith("-"))
+        yield from (word.text for word in words if " " in word.text)
+    elif program == "env":
+        yield from (re.sub(r"^(-S|--split-string=?)", "", word.text) for word in words if " " in word.text)
+    elif program == "git":
+        places = [at for at, word in enumerate(words) if word.text in _GIT_RUNS]
+        yield from (" ".join(word.text for word in words[at + 1 :]) for at in places[:1])
+
+
+def hidden(program: str, words: Sequence[Word], handed_on: Sequence[str]) -> str:
+    """Why it cannot be said what this program does; empty if it can."""
+    texts = [word.text for word in words]
+    files = [word for word in words if not word.text.startswith(("-", "+"))]
+    elsewhere = not files or not files[0].known or files[0].text.startswith("/dev/")
+    if program in SHELLS and not handed_on and elsewhere and texts not in (["--version"], ["--help"]):
+        return "it is a shell that reads its commands from elsewhere"
+    if program in ("source", ".") and elsewhere:
+        return "it runs commands from elsewhere"
+    if program == "eval" and not all(word.known for word in words):
+        return "it makes a command out of what is not known before it runs"
+    if program == "alias" and any("=" in text for text in texts):
+        return "it gives a command another name"
+    if program == "git":
+        return _hidden_by_git(words)
+    option = _INLINE.get(program)
+    code = [text for text in texts if option == "" or (option is not None and any(t.startswith(option) for t in texts))]
+    if any(_STARTS_PROGRAMS.search(text) for text in code):
+        return "it starts programs out of code that is not read here"
+    return ""
+
+
+def _hidden_by_git(words: Sequence[Word]) -> str:
+    texts = [word.text for word in words]
+    sets = any(text in ("-c", "config") or text.startswith(("--config-env", "-c")) for text in texts)
+    if sets and any(_GIT_SETTINGS.search(text) for text in texts):
+        return "it makes git run something else"
+    places = list(subcommands(texts))
+    if not places or any(words[at].known and not words[at].pattern and texts[at] in _GIT for at in places):
+        return ""
+    if found_by_rule("git", texts):
+        return ""
+    return f"git {texts[places[-1]][:80]} may be another name for anything"
+
+
+def starts_unknown(words: Sequence[Word]) -> bool:
+    """Whether the program itself is a variable, a pattern or the outcome of another."""
+    first = words[0]
+    if first.text in ("[", "[["):
+        return False
+    if first.pattern or not (first.known or _KNOWN_FOLDER.fullmatch(first.text)):
+        return True
+    program, rest = program_of(words)
+    if (program in _CARRIERS or program == "find") and len(words) > MOST_CARRIED:
+        return True
+    places = [rest[at] for at in subcommands([word.text for word in rest])] if program in _STARTERS else []
+    return any(word.pattern or not (word.known or _KNOWN_FOLDER.fullmatch(word.text)) for word in places)
