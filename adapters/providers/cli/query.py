@@ -11,7 +11,7 @@ from typing import Final
 
 from adapters.contracts import QueryInput, QueryStatus
 from adapters.errors import ProviderError
-from adapters.events import ApprovalRequested, Failed, ProviderEvent, SessionStarted
+from adapters.events import ApprovalRequested, Failed, ProviderEvent, SessionStarted, Stderr
 from adapters.providers.cli.installation import Installation
 from adapters.providers.cli.key_proxy import Pass
 from adapters.providers.cli.program import Program, started, station_of
@@ -34,6 +34,7 @@ class ProgramQuery(ABC):
         self._room = asyncio.Semaphore(AHEAD)
         self._task: asyncio.Task[None] | None = None
         self._begun = False
+        self._early: list[Stderr] = []
 
     @abstractmethod
     async def converse(self) -> None:
@@ -59,6 +60,10 @@ class ProgramQuery(ABC):
             yield program
 
     async def say(self, event: ProviderEvent) -> None:
+        """What a program prints on stderr while it starts comes after the first event."""
+        if isinstance(event, Stderr) and not self._begun:
+            self._early.append(event)
+            return
         await self._room.acquire()
         self._said.put_nowait(event)
 
@@ -67,6 +72,13 @@ class ProgramQuery(ABC):
         if not self._begun:
             self._begun = True
             await self.say(SessionStarted(continuation=continuation, version=version))
+            await self._say_early()
+
+    async def _say_early(self) -> None:
+        self._begun = True
+        early, self._early = self._early, []
+        for event in early:
+            await self.say(event)
 
     async def ask(self, intent: Intent) -> Permission:
         """Whether the program may do what it says. If a person has to say so, that is an event as well."""
@@ -116,6 +128,7 @@ class ProgramQuery(ABC):
                 retry_after=error.retry_after,
             )
             if self.status != "aborted":
+                await self._say_early()
                 await self.say(failed)
         except asyncio.CancelledError:
             ended = "aborted"
