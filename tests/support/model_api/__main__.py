@@ -44,7 +44,8 @@ async def _serve(api: ModelApi) -> None:
     async with api:
         print(f"listening on {api.url}")
         print(f"export ANTHROPIC_BASE_URL={api.url} ANTHROPIC_API_KEY=fake")
-        print(f"export OPENAI_BASE_URL={api.openai_url} OPENAI_API_KEY=fake", flush=True)
+        print(f"export OPENAI_BASE_URL={api.openai_url} OPENAI_API_KEY=fake")
+        print(f"export GOOGLE_GEMINI_BASE_URL={api.url} GEMINI_API_KEY=fake", flush=True)
         await stop.wait()
 
 

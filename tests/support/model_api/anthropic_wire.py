@@ -11,7 +11,7 @@ from tests.support.model_api.conversation import Body, Conversation, Turn, dicts
 from tests.support.model_api.refusals import ErrorName, Form, refusal
 from tests.support.model_api.script import Stop, Text, Think
 from tests.support.model_api.sse import event
-from tests.support.model_api.wrapping import user_turn
+from tests.support.model_api.wrapping import system_turn, user_turn
 
 _STOPS: dict[Stop, str] = {
     "end": "end_turn",
@@ -69,6 +69,8 @@ def _turns(message: dict[str, Any]) -> Iterator[Turn]:
     content, role = message.get("content"), message.get("role")
     if role == "assistant":
         yield Turn("assistant", joined(content, "text"))
+    elif role == "system":
+        yield system_turn(joined(content, "text"))
     elif role == "user":
         results = [block for block in dicts(content) if block.get("type") == "tool_result"]
         for block in results:

@@ -8,6 +8,7 @@ from typing import Any
 from tests.support.model_api.answer import Answer, ToolCall
 from tests.support.model_api.conversation import Body, Conversation, Turn, dicts, joined, serialised
 from tests.support.model_api.refusals import ErrorName, Form, error_object
+from tests.support.model_api.responses_tools import call_facts, offered
 from tests.support.model_api.script import Text, Think
 from tests.support.model_api.sse import event
 from tests.support.model_api.wrapping import user_turn
@@ -26,7 +27,7 @@ def read(body: Body) -> Conversation:
         stream=bool(body.get("stream")),
         turns=[_turn(item) for item in items],
         instructions=str(body.get("instructions") or ""),
-        tools=[str(tool.get("name")) for tool in dicts(body.get("tools"))],
+        tools=list(offered(body)),
         segments=[serialised(part) for part in parts],
         cacheable=len(parts),
         body=body,
@@ -61,9 +62,9 @@ def error_event(answer: Answer, error: ErrorName, number: int, form: Form) -> by
 
 def _turn(item: _Facts) -> Turn:
     match item.get("type", "message"), item.get("role"):
-        case "function_call_output", _:
+        case (("function_call_output" | "custom_tool_call_output"), _):
             return Turn("results", joined(item.get("output"), "input_text", "output_text"))
-        case (("function_call" | "reasoning"), _):
+        case (("function_call" | "custom_tool_call" | "reasoning"), _):
             return Turn("assistant")
         case "message", "assistant":
             return Turn("assistant", joined(item.get("content"), "output_text"))
@@ -85,9 +86,11 @@ def _facts(answer: Answer) -> Iterator[_Facts]:
             case Text(text):
                 yield from _saying(answer, place, text)
             case ToolCall(arguments=arguments):
+                field = "input" if "input" in item else "arguments"
+                kind = f"response.{item['type']}_{field}"
                 for piece in answer.pieces(arguments):
-                    yield {"type": "response.function_call_arguments.delta", **place, "delta": piece}
-                yield {"type": "response.function_call_arguments.done", **place, "arguments": arguments}
+                    yield {"type": f"{kind}.delta", **place, "delta": piece}
+                yield {"type": f"{kind}.done", **place, field: arguments}
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     response = whole(answer)
     yield {"type": f"response.{response['status']}", "response": response}
@@ -137,14 +140,8 @@ def _item(answer: Answer, index: int) -> _Facts:
                 "content": [_content(answer, text)],
             }
         case ToolCall(id, name, arguments):
-            return {
-                "id": f"fc_{seed}",
-                "type": "function_call",
-                "call_id": id,
-                "name": name,
-                "arguments": arguments,
-                "status": "completed",
-            }
+            call = call_facts(answer.body, name, arguments)
+            return {"id": f"{'ctc' if 'input' in call else 'fc'}_{seed}", **call, "call_id": id, "status": "completed"}
 
 
 def _shell(item: _Facts) -> _Facts:
@@ -153,6 +150,7 @@ def _shell(item: _Facts) -> _Facts:
         "reasoning": {"summary": []},
         "message": {"content": [], "status": "in_progress"},
         "function_call": {"arguments": "", "status": "in_progress"},
+        "custom_tool_call": {"input": "", "status": "in_progress"},
     }
     return {**item, **empty[item["type"]]}
 

@@ -26,6 +26,15 @@ _CONTEXT = re.compile(
     ),
     re.DOTALL,
 )
+# claude, when the user speaks while it works: in a message of the system, or in a reminder.
+_PUSHED = re.compile(
+    r"The user sent a new message while you were working:\n(.*?)\n\nThis is how Claude Code surfaces", re.DOTALL
+)
+
+
+def system_turn(text: str) -> Turn:
+    pushed = _PUSHED.findall(text)
+    return Turn("user", "\n".join(pushed)) if pushed else Turn("system", text)
 
 
 def user_turn(text: str) -> Turn:
@@ -33,4 +42,4 @@ def user_turn(text: str) -> Turn:
     spoken = _CONTEXT.sub("", text)
     if spoken == text:
         return Turn("user", text)
-    return Turn("user", spoken.strip()) if spoken.strip() else Turn("system", text)
+    return Turn("user", spoken.strip()) if spoken.strip() else system_turn(text)

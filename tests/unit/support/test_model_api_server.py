@@ -194,6 +194,7 @@ def test_by_hand_it_tells_what_to_export_and_each_request(tmp_path: Path) -> Non
         url = process.stdout.readline().split()[-1]
         assert process.stdout.readline() == f"export ANTHROPIC_BASE_URL={url} ANTHROPIC_API_KEY=fake\n"
         assert process.stdout.readline() == f"export OPENAI_BASE_URL={url}/v1 OPENAI_API_KEY=fake\n"
+        assert process.stdout.readline() == f"export GOOGLE_GEMINI_BASE_URL={url} GEMINI_API_KEY=fake\n"
         with openai.OpenAI(base_url=f"{url}/v1", api_key="fake", max_retries=0) as client:
             assert client.responses.create(model="m", input="hello").output_text == "You said: hello"
         assert process.stdout.readline() == "#1 /v1/responses 200 answered 'hello'\n"
