@@ -24,7 +24,7 @@ from adapters.providers.wire import BY_STATUS, retry_after
 Wire = Literal["anthropic", "openai", "gemini"]
 
 MAX_BODY: Final = 64 << 20
-REMEMBERED: Final = 4_000  # bytes of an error's body
+REMEMBERED: Final = 4_000  # bytes of each end of an answer
 _OPEN: Final[dict[Wire, re.Pattern[str]]] = {
     "anthropic": re.compile(r"POST /v1/messages(/count_tokens)?|GET /v1/models(/[\w.:-]+)?"),
     "openai": re.compile(r"POST /v1/(responses(/compact)?|chat/completions)|GET /v1/models(/[\w.:-]+)?"),
@@ -43,12 +43,14 @@ _HOP: Final = (
 
 @dataclass
 class Pass:
-    """One attempt's right to ask the model. `trouble` is the last answer that was none, if no good one came after."""
+    """One attempt's right to ask the model. `trouble` is the last answer that was none, if no good one came after.
+    `answers` are the first and last bytes of each good one, where vendors say what it used (`usage_seen.py`)."""
 
     socket: Path
     token: str = field(repr=False)
     asked: int = 0
     trouble: ProviderError | None = None
+    answers: list[tuple[bytes, bytes]] = field(default_factory=list, repr=False)
 
 
 class KeyProxy:
@@ -130,11 +132,10 @@ class KeyProxy:
         headers = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in _HOP]
         headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"set-cookie")]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-        failed, told = response.status_code >= 400, b""
+        first, last = b"", b""
         try:
             async for chunk in response.aiter_bytes():
-                if failed and len(told) < REMEMBERED:
-                    told += chunk[: REMEMBERED - len(told)]
+                first, last = (first + chunk[:REMEMBERED])[:REMEMBERED], (last + chunk)[-REMEMBERED:]
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except httpx2.HTTPError as error:
             admitted.trouble = ProviderError(
@@ -142,7 +143,11 @@ class KeyProxy:
                 ErrorClass.TRANSPORT,
             )
             return  # which closes the connection: the program sees it break as well
-        admitted.trouble = self._trouble(response, told) if failed else None
+        if response.status_code >= 400:
+            admitted.trouble = self._trouble(response, first)
+        else:
+            admitted.trouble = None
+            admitted.answers.append((first, last))
         await send({"type": "http.response.body", "body": b""})
 
     def _trouble(self, response: httpx2.Response, body: bytes) -> ProviderError:

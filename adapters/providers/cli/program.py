@@ -118,15 +118,18 @@ async def started(
     env: Mapping[str, str],
     doors: Sequence[Door] = (),
     files: Mapping[str, str] | None = None,
+    outside: bool = False,
 ) -> AsyncIterator[Program]:
     """The program, in the agent's workspace with its own home; gone when this is left, whatever happens. `files` are
-    put into the home before (path below it: text), for the settings it reads."""
+    put into the home before (path below it: text), for the settings it reads. `outside`: it begins where no agent has
+    put settings, and is told later where the workspace is."""
     station = station_of(given)
     for path, text in (files or {}).items():
         await asyncio.to_thread(put, station.home, path, text)
     command = Command(
         argv=(*installation.argv, *arguments),
         workspace=Path(given.cwd),
+        folder=None if outside else ".",
         env={**env, **given.env},
         hosts=given.policy.hosts,
         readable=installation.readable,

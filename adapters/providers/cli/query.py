@@ -53,9 +53,12 @@ class ProgramQuery(ABC):
         env: Mapping[str, str],
         doors: Sequence[Door],
         files: Mapping[str, str] | None = None,
+        outside: bool = False,
     ) -> AsyncIterator[Program]:
         """The program, with its stderr among the events; gone when this is left (`program.started`)."""
-        async with started(installation, arguments, self.given, self.say, env=env, doors=doors, files=files) as program:
+        async with started(
+            installation, arguments, self.given, self.say, env=env, doors=doors, files=files, outside=outside
+        ) as program:
             self.pid = program.pid
             yield program
 
