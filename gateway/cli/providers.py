@@ -1,21 +1,20 @@
 """`longshore providers`: what is installed and by whom, what it can do, how it is, and who works for it."""
 
 import asyncio
-from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
 
 import typer
 from redis.exceptions import RedisError
 from rich.table import Table
 
-from adapters.contracts import Capabilities, Detection, Manifest
+from adapters.contracts import Detection, Manifest
 from adapters.errors import AdapterError
 from adapters.registry import AnyProvider, Refused
 from adapters.trust import Origin
 from gateway.cli.desk import Desk, out, print_json, run, shown
-from gateway.cli.figures import span, tokens, until
 from gateway.cli.listening import listeners
+from gateway.cli.provider_words import capability_words, health_state, health_words, limit_words, origin_words
 from gateway.keys import missing_key
 from models.base import AnyRow
 from models.fleet import all_health
@@ -25,21 +24,11 @@ from workers.governor import BucketState, RedisBuckets
 
 LIMITS_SECONDS = 3.0
 DETECT_SECONDS = 20.0  # programs are started to ask for their version
-_WORDS = {
-    "streaming": "streams",
-    "tools": "tools",
-    "resume": "resumes",
-    "push": "follow-ups",
-    "images": "images",
-    "pdfs": "PDFs",
-    "mcp": "MCP",
-    "approvals": "approvals",
-    "replays_steps": "replays",
-}
 _MARKS = {
     "ok": "[green]✓[/green]",
     "warning": "[yellow]![/yellow]",
     "problem": "[red]✗[/red]",
+    "absent": "[dim]–[/dim]",
     "refused": "[dim]✗[/dim]",
 }
 
@@ -66,8 +55,10 @@ class Seen:
     def state(self) -> str:
         if self.refused is not None:
             return "refused"
-        if self.error is not None or self.detection is None or not self.detection.installed:
+        if self.error is not None or self.detection is None:
             return "problem"
+        if not self.detection.installed:
+            return "problem" if self.is_default else "absent"
         well = not self.missing_key and self.workers and all(health_state(row) == "ok" for row in self.health)
         return "ok" if well else "warning"
 
@@ -133,46 +124,6 @@ async def _limits(desk: Desk) -> list[BucketState]:
         await client.aclose()
 
 
-def capability_words(capabilities: Capabilities) -> str:
-    words = [_WORDS[part.name] for part in fields(capabilities) if getattr(capabilities, part.name) is True]
-    edits = {"diff": "diffs", "file_events": "file events"}.get(capabilities.structured_edits)
-    return ", ".join([*words, *([edits] if edits else [])]) or "nothing special"
-
-
-def origin_words(origin: Origin | None) -> str:
-    if origin is None or origin.ours:
-        return "Longshore"
-    if origin.signed_by is not None:
-        return f"{shown(origin)}, [green]signed[/green] by {shown(origin.vendor)} [dim]({origin.signed_by})[/dim]"
-    return f"{shown(origin)}, [yellow]not checked for a signature[/yellow] [dim](allowed by its id)[/dim]"
-
-
-def health_state(row: AnyRow) -> str:
-    """What was noted, unless its time is over."""
-    return "ok" if row.state == "limited" and row.until is not None and row.until <= datetime.now(UTC) else row.state
-
-
-def health_words(row: AnyRow) -> str:
-    state = health_state(row)
-    why = f": {row.detail}" if row.detail and state != "ok" else ""
-    account = f" [dim]({shown(row.account)})[/dim]" if row.account else ""
-    if state == "ok":
-        return f"[green]ok[/green]{account}"
-    if row.until is not None and row.until > datetime.now(UTC):
-        return f"[yellow]{state} for {until(row.until)}[/yellow]{shown(why)}{account}"
-    return f"[yellow]{state}, to be tried again[/yellow]{shown(why)}{account}"
-
-
-def limit_words(state: BucketState) -> str:
-    parts = [
-        f"{kind.replace('_', ' ')} {tokens(int(max(left.available, 0)))} of {tokens(int(left.limit))}"
-        for kind, left in state.left.items()
-    ]
-    if state.paused_seconds:
-        parts.append(f"nobody calls for {span(state.paused_seconds)}")
-    return f"{state.key.model or 'all models'}: {', '.join(parts) or 'nothing known'}"
-
-
 def _print(one: Seen) -> None:
     default = " [dim](the default)[/dim]" if one.is_default else ""
     out.print(f"{_MARKS[one.state]} [bold]{shown(one.name)}[/bold]{default}")
@@ -191,17 +142,20 @@ def _lines(one: Seen) -> list[tuple[str, str]]:
     if one.error is not None or one.manifest is None or one.detection is None:
         return [origin, ("error", f"[red]{shown(one.error or 'unknown')}[/red]")]
     software = f", SDK {one.detection.version}" if one.manifest.kind == "api" and one.detection.version else ""
+    version = ("version", shown(f"{one.manifest.version}, by {one.manifest.vendor}{software}"))
     details = shown(one.detection.details or "-")
+    can = ("can", capability_words(one.manifest.capabilities))
+    if one.state == "absent":
+        return [version, origin, ("installed", f"no: {details}"), can]
     if one.missing_key:
         details = f"[yellow]{details}[/yellow]"
     lines = [
-        ("version", shown(f"{one.manifest.version}{software}")),
-        ("vendor", shown(one.manifest.vendor)),
+        version,
         origin,
         ("installed", "yes" if one.detection.installed else "[red]no[/red]"),
         ("key" if one.manifest.kind == "api" else "details", details),
-        ("model", shown(one.default_model or "-")),
-        ("can", capability_words(one.manifest.capabilities)),
+        *([("model", shown(one.default_model))] if one.default_model else []),
+        can,
         ("health", ", ".join(map(health_words, one.health)) or "[green]ok[/green] [dim](no trouble was noted)[/dim]"),
     ]
     nobody = f"[yellow]none listens on {agent_queue(one.name)}[/yellow]"

@@ -171,7 +171,7 @@ async def test_providers_are_shown_with_health_and_workers(cli: Cli, fleet: Flee
 
     await fleet.db.transact(work)
     found = {one["id"]: one for one in json.loads((await cli("providers", "--json")).out)}
-    assert list(found) == ["anthropic", "openai", "scripted"]
+    assert {"anthropic", "openai", "scripted"} <= set(found)
     assert found["scripted"]["state"] == "ok"
     assert found["scripted"]["workers"] == ["w@host"]
     assert found["openai"]["health"][0]["state"] == "down"

@@ -1,0 +1,63 @@
+"""What is known of a provider, in words with markup: what it can do, where it comes from, how it is."""
+
+from dataclasses import fields
+from datetime import UTC, datetime
+
+from adapters.contracts import Capabilities
+from adapters.trust import Origin
+from gateway.cli.desk import shown
+from gateway.cli.figures import span, tokens, until
+from models.base import AnyRow
+from workers.governor import BucketState
+
+_WORDS = {
+    "streaming": "streams",
+    "tools": "tools",
+    "resume": "resumes",
+    "push": "follow-ups",
+    "images": "images",
+    "pdfs": "PDFs",
+    "mcp": "MCP",
+    "approvals": "approvals",
+    "replays_steps": "replays",
+}
+
+
+def capability_words(capabilities: Capabilities) -> str:
+    words = [_WORDS[part.name] for part in fields(capabilities) if getattr(capabilities, part.name) is True]
+    edits = {"diff": "diffs", "file_events": "file events"}.get(capabilities.structured_edits)
+    return ", ".join([*words, *([edits] if edits else [])]) or "nothing special"
+
+
+def origin_words(origin: Origin | None) -> str:
+    if origin is None or origin.ours:
+        return "Longshore"
+    if origin.signed_by is not None:
+        return f"{shown(origin)}, [green]signed[/green] by {shown(origin.vendor)} [dim]({origin.signed_by})[/dim]"
+    return f"{shown(origin)}, [yellow]not checked for a signature[/yellow] [dim](allowed by its id)[/dim]"
+
+
+def health_state(row: AnyRow) -> str:
+    """What was noted, unless its time is over."""
+    return "ok" if row.state == "limited" and row.until is not None and row.until <= datetime.now(UTC) else row.state
+
+
+def health_words(row: AnyRow) -> str:
+    state = health_state(row)
+    why = f": {row.detail}" if row.detail and state != "ok" else ""
+    account = f" [dim]({shown(row.account)})[/dim]" if row.account else ""
+    if state == "ok":
+        return f"[green]ok[/green]{account}"
+    if row.until is not None and row.until > datetime.now(UTC):
+        return f"[yellow]{state} for {until(row.until)}[/yellow]{shown(why)}{account}"
+    return f"[yellow]{state}, to be tried again[/yellow]{shown(why)}{account}"
+
+
+def limit_words(state: BucketState) -> str:
+    parts = [
+        f"{kind.replace('_', ' ')} {tokens(int(max(left.available, 0)))} of {tokens(int(left.limit))}"
+        for kind, left in state.left.items()
+    ]
+    if state.paused_seconds:
+        parts.append(f"nobody calls for {span(state.paused_seconds)}")
+    return f"{state.key.model or 'all models'}: {', '.join(parts) or 'nothing known'}"
