@@ -1,0 +1,321 @@
+"""`claude-code`: Anthropic's Claude Code, led by lines of JSON on its pipes.
+
+It asks before every command and every file (`_SETTINGS`), and the fleet's guard answers. Nothing in the workspace is
+obeyed as settings, hooks or MCP servers unless the group's policy says so; its own schedules, questions and worktrees
+are switched off, because the fleet has its own."""
+
+import asyncio
+import json
+import re
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from adapters.contracts import Capabilities, ContentBlock, Detection, Manifest, QueryInput
+from adapters.errors import ErrorClass, ProviderError
+from adapters.events import Progress
+from adapters.providers import catalog
+from adapters.providers.cli.claude_events import OUR_TOOLS, Reader, answered, failure, intent, is_lost, results
+from adapters.providers.cli.installation import Inspection, detection, find, inspect, note_on
+from adapters.providers.cli.key_proxy import KeyProxy, Pass
+from adapters.providers.cli.program import Program, place_of, station_of
+from adapters.providers.cli.query import ProgramQuery, with_trouble
+from adapters.providers.credentials import anthropic_credentials
+from adapters.sandbox.port import Door
+from adapters.station import MCP_SERVER, Needs, ToolDoor
+
+ADAPTER_ID: Final = "claude-code"
+PROGRAM: Final = "claude"
+TRIED: Final = ("2.1.325", "2.1.325")
+PARTING_SECONDS: Final = 10.0  # to end by itself after its answer, or after it was told to stop
+_PROMPT_FILE: Final = ".longshore/system-prompt.md"
+_MCP_FILE: Final = ".longshore/mcp.json"
+_CONVERSATION: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_QUIET: Final = {
+    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+    "DISABLE_AUTOUPDATER": "1",
+    "DISABLE_TELEMETRY": "1",
+    "DISABLE_ERROR_REPORTING": "1",
+    # The fleet reschedules, and holds no slot meanwhile.
+    "CLAUDE_CODE_MAX_RETRIES": "0",
+    "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
+    # Our tools are offered from the start, not found by a search.
+    "ENABLE_TOOL_SEARCH": "false",
+    # It ends with its answer; what it leaves in the background would end with it.
+    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
+    "CLAUDE_CODE_DISABLE_CRON": "1",
+    "CLAUDE_CODE_DISABLE_WORKFLOWS": "1",
+    # What lies outside the conversation's own file does not travel.
+    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
+    "CLAUDE_CODE_DISABLE_FILE_CHECKPOINTING": "1",
+    # Else a file that somebody names in a message is read without asking.
+    "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
+}
+_WITHOUT: Final = (
+    *("AskUserQuestion", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree", "ExitPlanMode"),
+    *("ExitWorktree", "ListAgents", "Monitor", "ReportFindings", "ScheduleWakeup", "SendMessage", "WebFetch"),
+    "Workflow",
+)
+# Without these rules it only asks about what it finds dangerous itself: `cat .env` is not among that.
+_ASKS: Final = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Skill", "WebSearch", "Write")
+_SETTINGS: Final = {"permissions": {"ask": list(_ASKS)}}
+
+
+class ClaudeCodeProvider:
+    manifest = Manifest(
+        adapter_id=ADAPTER_ID,
+        version="1",
+        vendor="anthropic",
+        kind="cli",
+        models=catalog.ANTHROPIC.models,
+        capabilities=Capabilities(
+            streaming=True,
+            tools=True,
+            resume=True,
+            push=True,
+            images=True,
+            pdfs=True,
+            mcp=True,
+            approvals=True,
+            structured_edits="file_events",
+        ),
+    )
+    default_model = catalog.ANTHROPIC.default
+    # Only whole conversations: those of its helpers, which lie a folder deeper, have no such names.
+    needs = Needs(
+        state=(f".claude/projects/*/{'?' * 8}-{'?' * 4}-{'?' * 4}-{'?' * 4}-{'?' * 12}.jsonl",), memory_bytes=350 << 20
+    )
+
+    def __init__(self) -> None:
+        self._proxy = KeyProxy("anthropic", anthropic_credentials)
+
+    async def detect(self) -> Detection:
+        return await detection(PROGRAM, TRIED)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        if options:
+            raise ProviderError(
+                f"the {ADAPTER_ID} provider has no option {', '.join(sorted(options))}; it has none",
+                ErrorClass.INVALID_REQUEST,
+            )
+
+    def query(self, given: QueryInput) -> "ClaudeCodeQuery":
+        return ClaudeCodeQuery(given, self._proxy)
+
+    async def close(self) -> None:
+        await self._proxy.close()
+
+
+class ClaudeCodeQuery(ProgramQuery):
+    def __init__(self, given: QueryInput, proxy: KeyProxy) -> None:
+        super().__init__(given)
+        self._proxy = proxy
+        self._program: Program | None = None  # while it listens
+        self._unanswered: dict[str, None] = {}  # prompts, by the ids we gave them, in order
+        self._taken: set[str] = set()  # of these, the ones the model has been shown
+        self._refused = ""  # the tool call that waits for a person
+        self._notes: list[str] = []
+
+    # --- Follow-ups ---
+
+    async def push(self, text: str) -> bool:
+        return await self._prompt([_said(text)])
+
+    async def _prompt(self, content: list[dict[str, Any]]) -> bool:
+        """It counts before it is written: from here on the program is not let go before it has answered."""
+        if self._program is None:
+            return False
+        number = str(uuid.uuid4())
+        self._unanswered[number] = None
+        message = {"type": "user", "uuid": number, "message": {"role": "user", "content": content}}
+        if await self._program.write(message):
+            return True
+        self._unanswered.pop(number, None)
+        return False
+
+    def _settle(self, result: Mapping[str, Any]) -> None:
+        """Take off what it has answered: at least what it was asked first."""
+        told = self._taken | answered(result)
+        left = {number: None for number in self._unanswered if number not in told}
+        if len(left) == len(self._unanswered):
+            left.pop(next(iter(left), ""), None)
+        self._unanswered = left
+
+    # --- The conversation ---
+
+    async def converse(self) -> None:
+        inspection = await _inspected()
+        if note := note_on(inspection, TRIED):
+            self._notes.append(note)
+        known = self._known_conversation()
+        async with self._proxy.admit() as admitted, station_of(self.given).tool_doors.open(self.given.tools) as tools:
+            if not await self._run(inspection, known, admitted, tools):
+                self._notes.append(_LOST)
+                await self._run(inspection, None, admitted, tools)
+
+    def _known_conversation(self) -> str | None:
+        """None: it begins anew, because it was not asked to go on or cannot."""
+        wanted = self.given.continuation
+        if wanted is None:
+            return None
+        projects = station_of(self.given).home / ".claude" / "projects"
+        if _CONVERSATION.fullmatch(wanted) and any(projects.glob(f"*/{wanted}.jsonl")):
+            return wanted
+        self._notes.append(_LOST)
+        return None
+
+    async def _run(self, inspection: Inspection, known: str | None, admitted: Pass, tools: ToolDoor) -> bool:
+        """False: the program does not know the conversation after all."""
+        sandbox, (workspace, home) = station_of(self.given).sandbox, place_of(self.given)
+        model_port, tool_port = sandbox.ports(2)
+        token = {"Authorization": f"Bearer {tools.token}"}
+        server = {"type": "http", "url": f"http://127.0.0.1:{tool_port}/mcp", "headers": token, "alwaysLoad": True}
+        async with self.start(
+            inspection.installation,
+            [*_arguments(self.given, inspection, home), *(("--resume", known) if known else ())],
+            env={
+                **_QUIET,
+                "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model_port}",
+                "ANTHROPIC_API_KEY": admitted.token,
+            },
+            doors=(Door(model_port, admitted.socket), Door(tool_port, tools.socket)),
+            files={
+                _MCP_FILE: json.dumps({"mcpServers": {MCP_SERVER: server}}),
+                _PROMPT_FILE: self.given.system_prompt,
+            },
+        ) as program:
+            try:
+                return await self._talk(program, inspection.version, workspace)
+            except ProviderError as error:
+                raise with_trouble(error, admitted) from error
+            finally:
+                self._program = None
+
+    async def _talk(self, program: Program, version: str, workspace: str) -> bool:
+        reader, done = Reader(workspace), False
+        self._program, self._unanswered = program, {}
+        await self._prompt(_content(self.given, workspace))
+        try:
+            async with asyncio.timeout(None) as clock:
+                async for message in program.messages():
+                    if message.get("type") == "result" and is_lost(message) and self.given.continuation:
+                        return False
+                    await self._hear(message, reader, program, version, workspace)
+                    if message.get("type") == "result":
+                        if not self.waits and (error := failure(message)):
+                            raise error
+                        self._settle(message)
+                        done = self.waits or not self._unanswered
+                    if done or self.waits:
+                        # It may be told nothing more: whoever pushes now comes too late.
+                        self._program = None
+                        if clock.when() is None:
+                            clock.reschedule(asyncio.get_running_loop().time() + PARTING_SECONDS)
+                    if done:
+                        program.close_input()
+        except TimeoutError:
+            done = True  # it has said all; leaving here ends it
+        for event in reader.rest():
+            await self.say(event)
+        if not done and not self.waits:
+            raise program.broke(await program.ended())
+        return True
+
+    async def _hear(
+        self, message: Mapping[str, Any], reader: Reader, program: Program, version: str, workspace: str
+    ) -> None:
+        if message.get("type") == "control_request":
+            await self._answer(message, program, workspace)
+            return
+        if message.get("subtype") == "init":
+            await self.begin(str(message.get("session_id")), version)
+            while self._notes:
+                await self.say(Progress(text=self._notes.pop(0)))
+        if message.get("type") == "user":
+            self._taken |= answered(message)
+        for event in reader.take(message):
+            await self.say(event)
+        if self._refused in results(message):
+            # Not before: interrupted earlier, it would note down that a person said no.
+            await program.write(
+                {"type": "control_request", "request_id": str(uuid.uuid4()), "request": {"subtype": "interrupt"}}
+            )
+
+    async def _answer(self, message: Mapping[str, Any], program: Program, workspace: str) -> None:
+        """What it asks of us: whether it may use a tool, and (which version ever) maybe more."""
+        number, request = message.get("request_id"), message.get("request")
+        if isinstance(request, dict) and request.get("subtype") == "can_use_tool":
+            response = {"subtype": "success", "request_id": number, "response": await self._permit(request, workspace)}
+        else:
+            response = {"subtype": "error", "request_id": number, "error": "this is not answered here"}
+        await program.write({"type": "control_response", "response": response})
+
+    async def _permit(self, request: Mapping[str, Any], workspace: str) -> dict[str, Any]:
+        tool, given = str(request.get("tool_name")), request.get("input")
+        given = given if isinstance(given, dict) else {}
+        if self.waits:
+            return {"behavior": "deny", "message": "something else waits for a person; stop here"}
+        if not tool.startswith(OUR_TOOLS):  # ours ask for themselves
+            permission = await self.ask(intent(tool, given, workspace))
+            if permission.word != "allow":
+                self._refused = str(request.get("tool_use_id")) if self.waits else ""
+                return {"behavior": "deny", "message": permission.why or "this is not allowed here"}
+        return {"behavior": "allow", "updatedInput": given}
+
+
+_LOST: Final = "the earlier conversation could not be found; this is a new one"
+
+
+async def _inspected() -> Inspection:
+    installation = find(PROGRAM)
+    if installation is None:
+        raise ProviderError(
+            f"there is no program `{PROGRAM}`: run `make clis`, or install it on the PATH", ErrorClass.INVALID_REQUEST
+        )
+    try:
+        return await inspect(installation)
+    except OSError as error:
+        raise ProviderError(f"{PROGRAM} does not run: {error}", ErrorClass.INTERNAL) from error
+
+
+def _arguments(given: QueryInput, inspection: Inspection, home: str) -> list[str]:
+    """What its help does not name is left out, except where it keeps the workspace from being obeyed."""
+    obeys = given.policy.obey_repository
+    settings = {**_SETTINGS, "enableAllProjectMcpServers": True} if obeys else _SETTINGS
+    arguments = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
+    arguments += ["--permission-prompt-tool", "stdio", "--setting-sources", "project,local" if obeys else ""]
+    arguments += ["--mcp-config", str(Path(home, _MCP_FILE)), "--settings", json.dumps(settings)]
+    if not obeys:
+        arguments += ["--strict-mcp-config"]
+    for flag, value in {
+        "--model": given.model or ClaudeCodeProvider.default_model,
+        "--include-partial-messages": None,
+        "--replay-user-messages": None,
+        "--allowedTools": f"mcp__{MCP_SERVER}",
+        "--disallowedTools": ",".join(_WITHOUT),
+        # A system prompt of the fleet may be another one in the next turn.
+        "--system-prompt-snapshot": "off",
+        **({} if obeys else {"--disable-slash-commands": None}),
+    }.items():
+        if inspection.offers(flag):
+            arguments += [flag] if value is None else [flag, value]
+    if given.system_prompt and inspection.offers("--append-system-prompt[-file]"):
+        arguments += ["--append-system-prompt-file", str(Path(home, _PROMPT_FILE))]
+    elif given.system_prompt:
+        arguments += ["--append-system-prompt", given.system_prompt]
+    return arguments
+
+
+def _content(given: QueryInput, workspace: str) -> list[dict[str, Any]]:
+    blocks = (ContentBlock("text", given.prompt),) if isinstance(given.prompt, str) else given.prompt
+    # It opens pictures and PDFs itself, with the tool it reads files with.
+    return [
+        _said(block.text if block.type == "text" else f"[attached {block.type}: {Path(workspace, block.path)}]")
+        for block in blocks
+    ]
+
+
+def _said(text: str) -> dict[str, Any]:
+    """A slash at the very beginning would be a command to the program."""
+    return {"type": "text", "text": f" {text}" if text.startswith("/") else text}
