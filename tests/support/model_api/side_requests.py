@@ -23,7 +23,7 @@ def side_reply(asked: Conversation) -> Reply | None:
 
 
 def _sample(schema: dict[str, Any]) -> Any:
-    """The smallest value that a JSON schema allows, as far as programs ask for one."""
+    """A small value that a JSON schema allows, as far as programs ask for one."""
     if schema.get("enum"):
         return schema["enum"][0]
     match str(schema.get("type", "object")).lower():
@@ -34,5 +34,5 @@ def _sample(schema: dict[str, Any]) -> Any:
         case "boolean":
             return False
         case "number" | "integer":
-            return 0
+            return 1
     return "stand-in"
