@@ -1,5 +1,6 @@
 """The provider contract on `omnara`, over HTTP against a stand-in of its API; and what only it does."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -72,6 +73,34 @@ async def test_a_conversation_goes_on_with_the_same_agent(api: OmnaraApi) -> Non
     assert not api.only.cancelled
     [usage] = [event for event in first if isinstance(event, UsageReport)]
     assert (usage.model, usage.input_tokens, usage.cache_read_tokens, usage.output_tokens) == ("m-1", 20, 10, 5)
+
+
+@pytest.mark.spec("P10")
+async def test_a_follow_up_is_answered_however_late_omnara_confirms_it(api: OmnaraApi) -> None:
+    api.answers_late = True
+    query = OmnaraProvider().query(asking("listen"))
+    said: list[str] = []
+    async with asyncio.timeout(OmnaraHarness.patience):
+        async for event in query.events:
+            if isinstance(event, SessionStarted):
+                assert await query.push("and marmalade")
+            elif isinstance(event, Result):
+                said.append(event.text)
+    assert said == ["You said: and marmalade"]
+    assert query.status == "ended"
+
+
+@pytest.mark.spec("P10")
+async def test_a_follow_up_that_omnara_does_not_take_is_said_to_be_unseen(api: OmnaraApi) -> None:
+    query = OmnaraProvider().query(asking("slow"))
+    async for _ in query.events:
+        async with asyncio.timeout(OmnaraHarness.patience):
+            while not api.resumed_after:
+                await asyncio.sleep(0.01)
+        api.faults.append(web.Response(status=500))
+        assert not await query.push("and marmalade")
+        await query.abort()
+    assert api.only.inputs == ["slow"]
 
 
 @pytest.mark.spec("P10")

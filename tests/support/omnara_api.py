@@ -27,6 +27,7 @@ class Agent:
     live: list[dict[str, Any]] = field(default_factory=list)  # deltas and hints, which have no number
     interactions: list[dict[str, Any]] = field(default_factory=list)
     cancelled: bool = False
+    shown: int = 0  # of `live`, to whoever follows
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, kind: str, turn: int, **more: Any) -> None:
@@ -47,6 +48,7 @@ class OmnaraApi:
         self.agents: dict[str, Agent] = {}
         self.problems: list[str] = []
         self.resumed_after: list[str] = []
+        self.answers_late = False  # an input is seen in the stream before its sender knows its id
         self.faults: list[web.Response] = []  # answers to the next requests, whatever they are
         self.url = ""
         self._runner: web.AppRunner | None = None
@@ -108,7 +110,10 @@ class OmnaraApi:
         if wrong := self._wrong(body, _INPUT):
             return wrong
         [block] = body["content_blocks"]
-        made = self._admit(self.agents[request.match_info["agent"]], block["text"])
+        agent = self.agents[request.match_info["agent"]]
+        made = self._admit(agent, block["text"])
+        while self.answers_late and agent.shown < len(agent.live):
+            await asyncio.sleep(0.01)
         mode = body.get("delivery_mode", "queued")
         return web.json_response({"agent_input": {"id": made, "state": "received", "delivery_mode": mode}}, status=201)
 
@@ -149,6 +154,7 @@ class OmnaraApi:
             if data == "":
                 return response  # cut
             await response.write(data.encode())
+            agent.shown += 1
         return response
 
 

@@ -44,8 +44,11 @@ class OmnaraQuery:
                 return False
             if self._timeline is None:
                 self._early.append(text)
-            else:
-                await self._send(text, steering=True)
+                return True
+            try:
+                await self._send(text)
+            except ProviderError:
+                return False  # it is asked in a turn of its own
             return True
 
     async def end(self) -> None:
@@ -123,7 +126,7 @@ class OmnaraQuery:
         async with self._door:
             self._timeline = timeline
             for text in self._early:
-                await self._send(text, steering=True)
+                await self._send(text)
         failures = 0
         while True:
             before = timeline.after
@@ -171,11 +174,11 @@ class OmnaraQuery:
                         await self._say(Progress(text="omnara's agent waits for somebody's answer"))
                         told = time.monotonic()
 
-    async def _send(self, text: str, *, steering: bool) -> None:
+    async def _send(self, text: str) -> None:
         assert self._api is not None
         assert self._agent is not None
         assert self._timeline is not None
-        self._timeline.expected.add(await self._api.send(self._agent, text, steering=steering))
+        self._timeline.expected.add(await self._api.send(self._agent, text, steering=True))
 
 
 def _text_of(given: QueryInput) -> str:
