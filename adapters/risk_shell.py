@@ -57,7 +57,7 @@ _GIT_SETTINGS: Final = re.compile(
 
 
 def started(command: Simple) -> list[Word]:
-    """Its words without those that only belong to the shell's grammar, and without variables that are set behind them."""
+    """Its words without those of the shell's grammar, and without variables that are set behind them."""
     words = list(command.words)
     while words and (ASSIGNMENT.match(words[0].text) or (words[0].text in _RESERVED and not words[0].quoted)):
         del words[0]
