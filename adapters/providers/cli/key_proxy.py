@@ -49,6 +49,7 @@ class Pass:
     socket: Path
     token: str = field(repr=False)
     asked: int = 0
+    closed: str = ""  # why the model may not be asked now
     trouble: ProviderError | None = None
     answers: list[tuple[bytes, bytes]] = field(default_factory=list, repr=False)
 
@@ -89,6 +90,9 @@ class KeyProxy:
             await _say(send, 200, b"")
         elif admitted is None:
             await _refuse(send, 401, "the key is not one of an agent that runs now")
+        elif admitted.closed:
+            admitted.trouble = ProviderError(admitted.closed, ErrorClass.INVALID_REQUEST)
+            await _refuse(send, 403, admitted.closed)
         elif not _OPEN[self._wire].fullmatch(asked):
             await _refuse(send, 403, f"agents may not ask for {asked}")
         else:
