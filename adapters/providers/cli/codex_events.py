@@ -45,7 +45,6 @@ SILENT: Final = (
     "account/updated",
     "app/list/updated",
     "configWarning",
-    "item/agentMessage/delta",
     "item/commandExecution/outputDelta",
     "item/commandExecution/terminalInteraction",
     "item/fileChange/outputDelta",
@@ -237,7 +236,8 @@ def shortstat(diff: str) -> str:
     files = sum(line.startswith("diff --git ") for line in lines)
     added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
     removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
-    return f"{files} file{'s' * (files != 1)} changed, {added} insertions(+), {removed} deletions(-)"
+    counts = ((files, "file", " changed"), (added, "insertion", "(+)"), (removed, "deletion", "(-)"))
+    return ", ".join(f"{count} {word}{'s' * (count != 1)}{end}" for count, word, end in counts)
 
 
 def _succeeded(kind: str, item: Mapping[str, Any]) -> bool:

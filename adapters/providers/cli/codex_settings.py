@@ -1,4 +1,4 @@
-"""The settings codex gets from us, as files below its home: where the model and our tools are, what asks first.
+"""The settings codex gets from us, as a file below its home: where the model and our tools are, and what is off.
 
 Whatever is not here comes from codex itself, and from the workspace only if the policy says so. No key is written here:
 what opens our doors is in variables, which its own shell does not pass on."""
@@ -25,28 +25,8 @@ OFF: Final = (
     "shell_snapshot",
     "skill_mcp_dependency_install",
     "tool_suggest",
+    "unified_exec_tty",  # a line typed into a program that already runs is not asked about
     "unbounded_connection_retries",  # for ever
-)
-# Programs that codex takes for harmless, and would start without asking: what they read may be no business of theirs.
-READERS: Final = (
-    *("base64", "cat", "cd", "cut", "echo", "expr", "false", "find", "git", "grep", "head", "id", "ls", "nl", "numfmt"),
-    *("paste", "pwd", "rev", "rg", "sed", "seq", "sort", "stat", "tac", "tail", "tr", "true", "uname", "uniq", "wc"),
-    *(
-        "which",
-        "whoami",
-        "awk",
-        "date",
-        "diff",
-        "file",
-        "hexdump",
-        "jq",
-        "less",
-        "more",
-        "od",
-        "strings",
-        "tree",
-        "xxd",
-    ),
 )
 
 
@@ -85,11 +65,11 @@ def files(*, model_port: int, tool_port: int, workspace: str, obey_repository: b
             }
         },
     }
-    rules = "".join(f'prefix_rule(pattern=["{name}"], decision="prompt")\n' for name in READERS)
-    return {".codex/config.toml": toml(config), ".codex/rules/longshore.rules": rules}
+    return {".codex/config.toml": toml(config)}
 
 
 def toml(settings: dict[str, Any]) -> str:
+    """Strings of JSON are strings of TOML too."""
     return "".join(f"{json.dumps(name)} = {_value(value)}\n" for name, value in settings.items())
 
 
