@@ -10,6 +10,7 @@ from models.groups import AgentGroup, MessagingGroup, Wiring
 from models.inbox import MessageIn
 from models.outbox import MessageOut
 from models.people import AgentGroupMember, User, UserDm, UserRole
+from models.programs import ProgramState
 from models.sessions import Lease, Session
 from models.turns import Step, Turn
 
@@ -28,6 +29,7 @@ __all__ = [
     "MessagingGroup",
     "PendingQuestion",
     "Process",
+    "ProgramState",
     "ProviderHealth",
     "Rejected",
     "Reservation",

@@ -123,6 +123,42 @@ async def close_questions(conn: AsyncConnection, turn_id: str) -> None:
     await conn.execute(update(Approval).where(asked, Approval.status == "pending").values(status="expired"))
 
 
+async def abandon_waits(conn: AsyncConnection, turn_id: str) -> None:
+    """An attempt that asked people has ended without being put away: what it asked is nobody's any more. (The next one
+    asks for itself.)"""
+    asked = select(PendingQuestion.id).where(PendingQuestion.turn_id == turn_id, PendingQuestion.status == "pending")
+    wanted = select(Approval.id).where(Approval.turn_id == turn_id, Approval.status.in_(["pending", "approved"]))
+    given_up = {"status": "failed", "output": {"text": "the attempt that asked has ended"}, "ended_at": now()}
+    begun = update(Step).where(Step.turn_id == turn_id, Step.status == "started")
+    await conn.execute(begun.where(or_(Step.id.in_(asked), Step.id.in_(wanted))).values(**given_up))
+    for table in (PendingQuestion, Approval):
+        open_ones = update(table).where(table.turn_id == turn_id, table.status.in_(["pending", "approved"]))
+        mine = table.id.in_(select(Step.id).where(Step.turn_id == turn_id))
+        await conn.execute(open_ones.where(mine).values(status="expired"))
+
+
+async def steps_that_waited(conn: AsyncConnection, turn_id: str, since: datetime) -> list[AnyRow]:
+    """Calls of a turn that have asked a person and are not done, or only since then, in their order."""
+    asked = or_(
+        Step.id.in_(select(PendingQuestion.id).where(PendingQuestion.turn_id == turn_id)),
+        Step.id.in_(select(Approval.id).where(Approval.turn_id == turn_id)),
+    )
+    lately = or_(Step.status == "started", Step.ended_at >= since)
+    query = select(Step.__table__).where(Step.turn_id == turn_id, lately, asked)
+    return list((await conn.execute(query.order_by(Step.number))).all())
+
+
+async def still_waits(conn: AsyncConnection, step_ids: list[str]) -> float | None:
+    """For how many seconds one of these still waits for a person at most; None: all have their answer."""
+    left: list[float] = []
+    for table in (PendingQuestion, Approval):
+        query = select(table.expires_at, now().label("at")).where(
+            table.id.in_(step_ids), table.status == "pending", table.expires_at > now()
+        )
+        left += [(row.expires_at - row.at).total_seconds() for row in (await conn.execute(query)).all()]
+    return min(left, default=None)
+
+
 async def decide_approval(conn: AsyncConnection, approval_id: str, status: str, decided_by: str) -> AnyRow | None:
     """The first decision in time wins. None: decided already, expired, or not there."""
     statement = (

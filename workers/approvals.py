@@ -34,6 +34,15 @@ def hash_of(payload: Mapping[str, Any]) -> str:
 
 
 @dataclass(frozen=True)
+class Wish:
+    """What somebody is asked to approve, in words."""
+
+    category: str
+    summary: str
+    risk: Literal["low", "medium", "high"]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """`go`: approved, and the approval is used up by this. `begun`: an earlier attempt has used it. `no`: `why` not."""
 
@@ -51,13 +60,14 @@ class Consent:
         self._caller = caller
         self._seconds = seconds
 
-    async def take(self, step_id: str, tool: str, arguments: Mapping[str, Any]) -> Verdict:
-        """Whether the call may be made. ParkedError: nobody has decided yet."""
+    async def take(self, step_id: str, tool: str, arguments: Mapping[str, Any], wish: Wish | None = None) -> Verdict:
+        """Whether the call may be made. ParkedError: nobody has decided yet. `wish` is for people: what it is about, if
+        the call's own words do not say it best."""
         # As it is stored: what the database cannot hold must not make it another payload.
         payload = json.loads(storable_json({"tool": tool, "arguments": dict(arguments), **self._whose()}))
         approval = await self._db.read(lambda conn: find_approval(conn, step_id))
         if approval is None:
-            await self._ask(step_id, tool, payload)
+            await self._ask(step_id, tool, payload, wish)
             raise ParkedError(f"{tool} waits for approval", self._seconds)
         left = (approval.expires_at - approval.at).total_seconds()
         if approval.status == "pending" and left > 0:
@@ -89,10 +99,11 @@ class Consent:
     def _whose(self) -> dict[str, str]:
         return {"agent_group": self._caller.turn.folder, "session": self._caller.session_id}
 
-    async def _ask(self, step_id: str, tool: str, payload: dict[str, Any]) -> None:
+    async def _ask(self, step_id: str, tool: str, payload: dict[str, Any], wish: Wish | None) -> None:
+        words = ", ".join(f"{key}={value}" for key, value in payload["arguments"].items())
+        wish = wish or Wish(CATEGORY, f"{tool}({words})", "high")
         # In one line: an agent's text must not look like something else we say.
-        words = " ".join(", ".join(f"{key}={value}" for key, value in payload["arguments"].items()).split())
-        summary = f"{self._caller.turn.folder} wants {tool}({words})"
+        summary = " ".join(f"{self._caller.turn.folder} wants {wish.summary}".split())
         summary = summary if len(summary) <= SUMMARY_LIMIT else f"{summary[: SUMMARY_LIMIT - 1]}…"
         places = await self._db.read(lambda conn: approver_addresses(conn, self._caller.turn.agent_group_id))
         decide = f"Whole: longshore approvals {step_id[-8:]}; decide: longshore approve {step_id[-8:]} (or deny)"
@@ -116,9 +127,9 @@ class Consent:
             "id": step_id,
             "session_id": self._caller.session_id,
             "turn_id": self._journal.turn_id,
-            "category": CATEGORY,
+            "category": wish.category[:50],
             "summary": summary,
-            "risk": "high",
+            "risk": wish.risk,
             "payload": payload,
             "payload_hash": hash_of(payload),
         }
@@ -127,7 +138,7 @@ class Consent:
             await put_approval(conn, self._seconds, **asked)
             await store_notices(conn, [row | {"seq": first_seq + number} for number, row in enumerate(rows)])
 
-        event = ApprovalRequested(id=step_id, category=CATEGORY, summary=summary, risk="high", context=payload)
+        event = ApprovalRequested(id=step_id, category=wish.category, summary=summary, risk=wish.risk, context=payload)
         await self._journal.write(work, activity="awaiting human", messages=len(rows), events=[event])
         for row in rows:
             self._bells.deliver(row["id"])

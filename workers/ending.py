@@ -15,13 +15,14 @@ from adapters.events import AnyEvent, Envelope, Result, TurnEnded, UsageReport
 from adapters.transcript import Item
 from models.base import new_id, now, rows
 from models.budgets import awaits_approval, release_reservations
+from models.budgets import settle as settle_money
 from models.consent import close_questions, is_awaited
 from models.conversation import TranscriptItem, Usage
 from models.database import Database, uninterrupted
 from models.inbox import MessageIn, complete_messages, settle
 from models.outbox import MessageOut, has_left
 from models.people import owner_addresses
-from models.sessions import end_rest, release
+from models.sessions import Released, end_rest, release
 from models.turns import Turn, complete_turn, set_turn
 from workers.actions.sessions import begin_anew
 from workers.failover import Choice
@@ -43,6 +44,18 @@ PATIENCE_SECONDS = 60.0
 
 
 Write = Callable[[AsyncConnection], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What the provider itself remembers of the conversation: how it finds it again, and what else is to be written
+    for that."""
+
+    continuation: str | None = None
+    write: Write | None = None
+
+
+NOTHING_NEW = Memory()
 
 
 @dataclass
@@ -75,13 +88,12 @@ class Ending:
         results: list[Result],
         said: Sequence[Item],
         usage: list[UsageReport],
-        continuation: str | None,
-        also: Write | None = None,
+        memory: Memory = NOTHING_NEW,
         *,
         reset: bool = False,
     ) -> Ended:
-        """Answers, usage, transcript (`said`) and `completed`, all or nothing; and what else belongs to it (`also`).
-        `reset`: the agent wants the conversation to begin anew."""
+        """Answers, usage, transcript (`said`), the provider's memory and `completed`, all or nothing. `reset`: the
+        agent wants the conversation to begin anew."""
         turn = self._turn
         texts = [self._redactor.text(result.text) for result in results if result.text.strip()]
         outbound = [
@@ -91,13 +103,7 @@ class Ending:
         events = [*self._journal.take(), TurnEnded(status="completed")]
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await release(
-                conn,
-                turn.lease,
-                messages=len(outbound),
-                events=count_lasting(events),
-                continuation={turn.provider: continuation} if continuation else None,
-            )
+            released = await self._let_go(conn, events, memory, messages=len(outbound))
             first = released.message_seq - len(outbound) + 1
             if outbound:
                 await conn.execute(_INSERT_OUT, rows([row | {"seq": first + n} for n, row in enumerate(outbound)]))
@@ -107,8 +113,6 @@ class Ending:
                 await conn.execute(_INSERT_TRANSCRIPT, rows(self._transcript(said)))
             if usage:
                 await conn.execute(_INSERT_USAGE, rows([self._usage(report) for report in usage]))
-            if also is not None:
-                await also(conn)
             if turn.attempt > 1:  # an earlier one may have held money that nobody settles now
                 await release_reservations(conn, turn.id)
             anew = await begin_anew(conn, turn.lease.session_id) if reset else None
@@ -120,7 +124,16 @@ class Ending:
 
         return await self._commit(work)
 
-    async def fail(self, failure: Failure, other: Choice | None = None) -> Ended:
+    async def _let_go(self, conn: AsyncConnection, events: list[AnyEvent], memory: Memory, **how: Any) -> Released:
+        """Let go of the session, with what the provider remembers."""
+        turn = self._turn
+        found_by = {turn.provider: memory.continuation} if memory.continuation else None
+        released = await release(conn, turn.lease, events=count_lasting(events), continuation=found_by, **how)
+        if memory.write is not None:
+            await memory.write(conn)
+        return released
+
+    async def fail(self, failure: Failure, other: Choice | None = None, memory: Memory = NOTHING_NEW) -> Ended:
         """Go on with another provider, try again later, or give up: dead-letter, and tell the people concerned."""
         turn = self._turn
         failure = replace(failure, message=self._redactor.text(failure.message))
@@ -129,13 +142,13 @@ class Ending:
         log.warning("turn.failed", **facts, then=type(verdict).__name__)
         match verdict:
             case Rest():
-                return await self._rest(failure, verdict)
+                return await self._rest(failure, verdict, memory)
             case Move(choice=choice):
                 return await self._move(failure, choice)
             case GiveUp():
                 return await self._bury(failure)
 
-    async def _rest(self, failure: Failure, rest: Rest) -> Ended:
+    async def _rest(self, failure: Failure, rest: Rest, memory: Memory) -> Ended:
         turn = self._turn
         status: Literal["parked", "waiting"] = "parked" if rest.parked else "waiting"
         why = {"error": failure.message, "error_class": failure.error_class}
@@ -144,9 +157,7 @@ class Ending:
         uncounted: dict[str, Any] = {} if rest.counted else {"tries": MessageIn.tries - 1}
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await release(
-                conn, turn.lease, events=count_lasting(events), rest_seconds=rest.seconds, activity=_words(failure)
-            )
+            released = await self._let_go(conn, events, memory, rest_seconds=rest.seconds, activity=_words(failure))
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", **why, **uncounted)
             waits: Any = Turn.waiting_since if rest.counted else func.coalesce(Turn.waiting_since, now())
@@ -176,16 +187,14 @@ class Ending:
 
         return await self._commit(work)
 
-    async def park(self, parked: ParkedError, key_prefix: str) -> Ended:
+    async def park(self, parked: ParkedError, key_prefix: str, memory: Memory = NOTHING_NEW) -> Ended:
         """Put the turn away until a person has answered, or for as long as it waits at most. `key_prefix` is that of
         this attempt's steps."""
         turn = self._turn
         events = [*self._journal.take(), TurnEnded(status="parked", error=parked.reason, retry_in=parked.seconds)]
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await release(
-                conn, turn.lease, events=count_lasting(events), rest_seconds=parked.seconds, activity="awaiting human"
-            )
+            released = await self._let_go(conn, events, memory, rest_seconds=parked.seconds, activity="awaiting human")
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
             await set_turn(conn, turn.id, status="parked", error=None, error_class=None, waiting_since=None)
@@ -245,13 +254,26 @@ class Ending:
 
         return await self._commit(work)
 
-    async def hand_over(self) -> Ended:
+    async def charge(self, usage: list[UsageReport], held_for: str) -> None:
+        """Put on record what an attempt has used, however it goes on, and settle the money that was held for it."""
+        if not usage:
+            return
+        used = [self._usage(report) for report in usage]
+        cost = sum(report.cost_usd or 0.0 for report in usage)
+
+        async def work(conn: AsyncConnection, _: int) -> None:
+            await conn.execute(_INSERT_USAGE, rows(used))
+            await settle_money(conn, held_for, cost)
+
+        await self._journal.write(work)
+
+    async def hand_over(self, memory: Memory = NOTHING_NEW) -> Ended:
         """This process is leaving. The try does not count, and another worker goes on at once."""
         turn = self._turn
         events = [*self._journal.take(), TurnEnded(status="handed_over")]
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await release(conn, turn.lease, events=count_lasting(events), ring=True)
+            released = await self._let_go(conn, events, memory, ring=True)
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
             await set_turn(conn, turn.id, status="waiting")

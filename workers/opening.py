@@ -3,7 +3,7 @@
 One transaction. If there is nothing to do it is rolled back, and the session was never taken."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from models.fleet import providers_down
 from models.groups import how_it_runs
 from models.inbox import TRAVELS_ALONE_AFTER, batch, begin_processing, due_messages, messages_of_turn, settle
 from models.outbox import has_left
+from models.programs import count_left, interrupted_at
 from models.sessions import Lease, claim, give_back_turn_number, session_exists
 from models.turns import Turn, has_effects, open_turn, set_turn
 from workers.failover import Choice, choices, choose
@@ -56,6 +57,8 @@ class OpenedTurn:
     event_seq: int
     started: AnyEvent
     recalled: Recalled | None = None  # for a provider whose tool loop is ours
+    # Where its program was interrupted in the middle of it, if what it remembers was kept then (`ProgramState`).
+    interrupted: AnyRow | None = None
     # Why it must not be run after all: it is ended at once with this.
     verdict: tuple[ErrorClass, str] | None = None
     # Other messages are due that this turn does not take.
@@ -104,10 +107,12 @@ async def open_next(
     driver = _driver(registry, provider)
     model = choice.model or (driver.default_model if isinstance(driver, ModelProvider) else None)
     verdict = None
+    interrupted: AnyRow | None = None
     if unfinished is not None:
         messages = await messages_of_turn(conn, unfinished.id)
-        verdict = await _verdict(conn, registry, settings, unfinished, messages, provider)
-        if verdict is None and await _may_split(conn, unfinished, messages):
+        interrupted = await interrupted_at(conn, session_id, provider, unfinished.id)
+        verdict = await _verdict(conn, registry, settings, unfinished, messages, provider, interrupted)
+        if verdict is None and interrupted is None and await _may_split(conn, unfinished, messages):
             # One of them may be what kills it: they go on one by one, in their order.
             await _split(conn, unfinished.id)
             due = await due_messages(conn, session_id)
@@ -118,11 +123,12 @@ async def open_next(
             raise NothingToDo
         turn_id, number, attempt = new_id(), session.turn_seq, 1
         turn = {"id": turn_id, "session_id": session_id, "number": number, "provider": provider, "model": model}
+        turn |= _facts(driver)
         await conn.execute(_INSERT_TURN, turn | {"worker": owner, "lease_token": lease.token})
     else:
         turn_id, number, attempt = unfinished.id, unfinished.number, unfinished.attempt + 1
         await give_back_turn_number(conn, session_id)
-        changes = {"status": "running", "attempt": attempt, "provider": provider, "model": model}
+        changes = {"status": "running", "attempt": attempt, "provider": provider, "model": model, **_facts(driver)}
         await set_turn(conn, turn_id, worker=owner, lease_token=lease.token, **changes)
     if verdict is None:
         await begin_processing(conn, [message.id for message in messages], turn_id)
@@ -161,6 +167,7 @@ async def open_next(
         event_seq=session.event_seq,
         started=started,
         recalled=recalled,
+        interrupted=interrupted,
         verdict=verdict,
         leftover=any(message.wakes for message in due if message.id not in {taken.id for taken in messages}),
     )
@@ -173,12 +180,18 @@ async def _verdict(
     turn: AnyRow,
     messages: list[AnyRow],
     provider: str,
+    interrupted: AnyRow | None,
 ) -> tuple[ErrorClass, str] | None:
     """Whether an unfinished turn must not be continued. One found `running` lost its worker; `waiting` is a retry."""
     tries = max(message.tries for message in messages)
     if turn.status == "running" and tries >= settings.max_tries:
         return ErrorClass.WORKER_LOST, f"{tries} attempts ended without a word, the last on {turn.worker}"
-    if not _replays(registry, turn.provider, provider) and await has_left(conn, turn.id):
+    if interrupted is not None:
+        # A program goes on where it was interrupted; what it has said since then is not in its memory.
+        repeats = await count_left(conn, turn.id) > interrupted.messages_left
+    else:
+        repeats = not _replays(registry, turn.provider, provider) and await has_left(conn, turn.id)
+    if repeats:
         return (
             ErrorClass.OUTPUT_SENT,
             "an earlier attempt had already said something; running it again would say it twice",
@@ -200,6 +213,14 @@ def _replays(registry: Registry, before: str, now_on: str) -> bool:
     return before == now_on or (
         isinstance(driver, ModelProvider) and isinstance(_driver(registry, before), ModelProvider)
     )
+
+
+def _facts(driver: AnyProvider | None) -> dict[str, Any]:
+    """What the provider of this attempt is and can, for whoever looks at the turn later."""
+    if driver is None:
+        return {"provider_version": None, "capabilities": None}
+    manifest = driver.manifest
+    return {"provider_version": manifest.version, "capabilities": asdict(manifest.capabilities)}
 
 
 def _driver(registry: Registry, provider: str) -> AnyProvider | None:

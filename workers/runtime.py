@@ -19,6 +19,7 @@ from adapters.registry import Registry
 from adapters.sandbox.choice import make_sandbox
 from adapters.sandbox.launch import first_closed
 from adapters.sandbox.port import Probe, Sandbox
+from adapters.station import ProgramProvider
 from adapters.web import Web
 from adapters.workspace import Workspace
 from models.base import new_id
@@ -26,10 +27,12 @@ from models.database import Database
 from models.errors import StoreError
 from models.fleet import report_alive, report_gone
 from scheduler.backoff import Backoff
+from workers.admission import Admission
 from workers.bells import Bells
 from workers.breaker import Breaker
 from workers.events import Publisher, redis_client
 from workers.governor import Governor
+from workers.homes import Homes
 from workers.leases import LeaseKeeper
 from workers.nudges import Nudges
 from workers.outbox import Outbox
@@ -81,6 +84,8 @@ class Runtime:
         self._probed: asyncio.Future[Sandbox | None] | None = None
         self.fetching: Final = asyncio.Semaphore(ATTACHMENTS_AT_ONCE)
         self.outbox: Final = Outbox(settings.workspace_root)
+        self.homes: Final = Homes(settings.workspace_root, settings.sandbox_uid)
+        self.admission: Final = Admission()
         self.redactor: Final = process_redactor()
         self.web: Final = Web([host.strip() for host in settings.private_hosts.split(",") if host.strip()])
         self._redis = redis_client(settings.redis_url)
@@ -162,11 +167,12 @@ class Runtime:
         await self._lease_db.close()
         await self.db.close()
 
-    def _drivers(self) -> list[Channel | ModelProvider]:
+    def _drivers(self) -> list[Channel | ModelProvider | ProgramProvider]:
         """Those that hold connections."""
         channels, providers = self.registry.channels, self.registry.providers
-        models = (providers.get(name) for name in providers.made)
-        return [*map(channels.get, channels.made), *(model for model in models if isinstance(model, ModelProvider))]
+        made = (providers.get(name) for name in providers.made)
+        holding = [one for one in made if isinstance(one, ModelProvider | ProgramProvider)]
+        return [*map(channels.get, channels.made), *holding]
 
     async def _report(self, running: int) -> None:
         if self.node.queues:

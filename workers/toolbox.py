@@ -74,7 +74,10 @@ class JournaledToolBox:
         consent: Consent,
         *,
         key_prefix: str,
+        reports: bool = True,
     ) -> None:
+        """`reports`: results become events here. Programs tell of their calls themselves, under ids of their own."""
+        self._reports = reports
         self._db = db
         self._bells = bells
         self._tools = tools
@@ -98,6 +101,15 @@ class JournaledToolBox:
         arguments = self._equipment.redactor.value(dict(arguments))
         key = _step_key(f"{self._key_prefix}{call_id}:{name}")
         earlier = await self._db.read(lambda conn: find_step(conn, self._journal.turn_id, key))
+        return await self._go_on(earlier, key, call_id, name, arguments)
+
+    async def settle(self, step: AnyRow) -> ToolOutcome:
+        """Go on with a call that an earlier attempt made and that waited for a person. Parks while it still does."""
+        return await self._go_on(step, step.key, step.key, step.name, step.input)
+
+    async def _go_on(
+        self, earlier: AnyRow | None, key: str, call_id: str, name: str, arguments: Mapping[str, Any]
+    ) -> ToolOutcome:
         if earlier is not None and earlier.status != "started":
             self.reset_wanted |= earlier.status == "finished" and name == "reset_session"
             return ToolOutcome(earlier.output["text"], ok=earlier.status == "finished", replayed=True)
@@ -285,7 +297,8 @@ class JournaledToolBox:
 
         result = ToolResult(id=call_id, name=name, ok=outcome.ok)
         numbers = numbers_for(action) if action is not None else 0
-        await self._journal.write(work, activity="calling model", messages=numbers, events=[result])
+        events = [result] if self._reports else []
+        await self._journal.write(work, activity="calling model", messages=numbers, events=events)
         self.told.add(call_id)
         self.reset_wanted |= isinstance(action, ResetSession)
         for message_out_id in performed.deliveries:

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Literal
 
 import structlog
@@ -11,8 +12,9 @@ from adapters.contracts import Limits, ParkedError, Query, QueryInput
 from adapters.errors import AdapterError, ErrorClass, ProviderError
 from adapters.events import Failed, Progress, ProviderEvent, Result, SessionStarted, ToolCall, ToolResult, UsageReport
 from adapters.model_port import ModelProvider
-from adapters.policy import PolicyError, parse_policy
+from adapters.policy import Policy, PolicyError, parse_policy
 from adapters.registry import AnyProvider
+from adapters.station import ProgramProvider
 from adapters.transcript import Item, Said
 from adapters.workspace import Workspace
 from models.database import uninterrupted
@@ -22,9 +24,10 @@ from workers.actions.caller import Caller
 from workers.approvals import Consent
 from workers.budget import Purse, limits_of
 from workers.compaction import Compactor
-from workers.ending import Ended, Ending
+from workers.ending import NOTHING_NEW, Ended, Ending, Memory
 from workers.events import envelope
 from workers.failover import Choice, after
+from workers.follow_ups import FollowUps
 from workers.formatting import format_prompt, plain_text
 from workers.gate import FleetGate
 from workers.ingest import record_rejection
@@ -33,6 +36,7 @@ from workers.loop import Stop, current_job
 from workers.media import Media
 from workers.model_journal import ModelJournal
 from workers.opening import Elsewhere, NoSuchSession, NothingToDo, OpenedTurn, open_next
+from workers.programs import OWN_TOOLS, PARKED, PROGRAM_USD, ProgramRun
 from workers.replies import ReplyTo
 from workers.runtime import Runtime
 from workers.system_prompt import system_prompt
@@ -118,11 +122,14 @@ class _Attempt:
         self._loop: ToolLoop | None = None
         self._notebook: ModelJournal | None = None
         self._purse: Purse | None = None
+        self._program: ProgramRun | None = None
+        self._follow_ups: FollowUps | None = None
+        self._query: Query | None = None
         self._looking: asyncio.Task[None] | None = None
 
     async def run(self, *, stopped: bool) -> Ended:
         with self._runtime.leases.hold(self._turn.lease, self._job) as self._held:
-            self._held.on_mail = self._look_for_interruption
+            self._held.on_mail = self._look_for_mail
             try:
                 ended = await (self._stopped() if stopped else self._run())
                 ended.deliveries += self._purse.deliveries if self._purse is not None else []
@@ -148,9 +155,11 @@ class _Attempt:
         # From here on only whole transactions follow, which no stop tears apart.
         self._held.ending = True
         if parked is not None:
-            return await self._ending.park(parked, self._key_prefix)
+            # Everything that a program's earlier attempts had asked is settled or given up.
+            asked = self._key_prefix if self._program is None else ""
+            return await self._ending.park(parked, asked, self._interrupted(PARKED))
         if failure is not None:
-            return await self._ending.fail(failure, other)
+            return await self._ending.fail(failure, other, self._interrupted(failure.message))
         try:
             return await self._complete()
         except StoreError:
@@ -162,19 +171,26 @@ class _Attempt:
 
     async def _attempt(self) -> Failure | None:
         async with Typing(self._runtime, ReplyTo.to_last_of(self._turn.lease.session_id, self._turn.messages)):
-            return await self._judge(await self._ask_provider())
+            failure = await self._ask_provider()
+            if self._program is not None and self._program.parked is not None:
+                raise self._program.parked
+            return await self._judge(failure)
 
     async def _complete(self) -> Ended:
         heard = self._heard
         reset = self._tools is not None and self._tools.reset_wanted
         if self._loop is not None and self._notebook is not None:
             # Its usage is on record with its model calls.
-            return await self._ending.complete(
-                heard.results, self._loop.said, [], None, also=self._notebook.write_end, reset=reset
-            )
+            memory = Memory(write=self._notebook.write_end)
+            return await self._ending.complete(heard.results, self._loop.said, [], memory, reset=reset)
         said: list[Item] = [Said("user", self._prompt)]
         said += [Said("assistant", result.text) for result in heard.results if result.text.strip()]
-        return await self._ending.complete(heard.results, said, heard.usage, heard.continuation, reset=reset)
+        if self._program is not None:
+            return await self._ending.complete(heard.results, said, [], self._program.memory(), reset=reset)
+        return await self._ending.complete(heard.results, said, heard.usage, Memory(heard.continuation), reset=reset)
+
+    def _interrupted(self, reason: str) -> Memory:
+        return NOTHING_NEW if self._program is None else self._program.interrupted(reason)
 
     async def _other(self) -> Choice | None:
         """Who could go on with this turn. Once it has said something, only one that will not say it again."""
@@ -185,11 +201,15 @@ class _Attempt:
         same_journal = self._loop is not None and isinstance(providers.get(other.provider), ModelProvider)
         return other if same_journal or not await self._ending.has_said_something() else None
 
-    def _look_for_interruption(self) -> None:
-        """Somebody said something while the turn runs. It joins before the next model call anyway; does it wait for
-        that?"""
-        if self._loop is not None and (self._looking is None or self._looking.done()):
+    def _look_for_mail(self) -> None:
+        """Somebody said something while the turn runs. In our own loop it joins before the next model call anyway; does
+        it wait for that? Another agent is told, if it listens."""
+        if self._looking is not None and not self._looking.done():
+            return
+        if self._loop is not None:
             self._looking = asyncio.create_task(self._interrupt_if_wanted(self._loop))
+        elif self._follow_ups is not None and self._query is not None:
+            self._looking = asyncio.create_task(self._follow_ups.pass_on(self._query))
 
     async def _interrupt_if_wanted(self, loop: ToolLoop) -> None:
         session_id, call = self._turn.lease.session_id, loop.number
@@ -210,11 +230,13 @@ class _Attempt:
         query: Query | None = None
         servers = AsyncExitStack()
         try:
-            query = await self._start(provider, servers)
+            query = self._query = await self._start(provider, servers)
             async for event in self._watchdog.watch(query.events):
-                self._hear(event)
+                self._hear(event, query)
                 if self._heard.failure is not None:
                     break
+            if self._looking is not None and self._follow_ups is not None:
+                await self._looking  # what the agent was told is to be the turn's
         except SilenceError:
             silent = f"the provider said nothing for {self._runtime.settings.silent_seconds:g} s"
             if isinstance(provider, ModelProvider):
@@ -236,7 +258,10 @@ class _Attempt:
         finally:
             if query is not None:
                 await uninterrupted(query.abort())
-            await servers.aclose()
+            if self._program is not None:
+                await uninterrupted(self._program.keep())
+                await uninterrupted(self._ending.charge(self._heard.usage, self._program.id))
+            await uninterrupted(servers.aclose())
         if self._heard.failure is None:
             return None
         said = self._heard.failure
@@ -251,8 +276,8 @@ class _Attempt:
         for note in media.problems:
             self._journal.add(Progress(text=note))
         self._prompt = format_prompt(turn.messages, media.notes)
-        reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
-        tools = self._tools = await self._make_tools(workspace, servers)
+        policy = parse_policy(turn.config)
+        tools = self._tools = await self._make_tools(provider, policy, workspace, servers)
         given = QueryInput(
             prompt=self._prompt,
             messages=tuple(plain_text(message) for message in turn.messages),
@@ -261,13 +286,34 @@ class _Attempt:
             model=turn.model,
             continuation=turn.continuation,
             cwd=str(workspace.root),
+            policy=policy,
             limits=Limits(seconds_silent=runtime.settings.silent_seconds),
             options=turn.options,
         )
-        if not isinstance(provider, ModelProvider):
-            return provider.query(given)
-        policy = parse_policy(turn.config)
-        prompt = await system_prompt(runtime.settings.workspace_root, turn.folder, turn.name, tools.specs, policy)
+        if isinstance(provider, ModelProvider):
+            return await self._start_loop(provider, given, media)
+        if provider.manifest.capabilities.push:
+            self._follow_ups = FollowUps(runtime.db, self._journal, turn, media)
+        if isinstance(provider, ProgramProvider):
+            given = await self._prepare_program(provider, given, servers)
+        return provider.query(given)
+
+    async def _prepare_program(self, provider: ProgramProvider, given: QueryInput, held: AsyncExitStack) -> QueryInput:
+        turn, runtime = self._turn, self._runtime
+        assert self._tools is not None
+        self._program = ProgramRun(runtime, turn, self._journal, self._watchdog, provider)
+        reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
+        self._purse = Purse(runtime.db, self._journal, turn, reply_to.sender_id)
+        await self._purse.hold(self._program.id, PROGRAM_USD)
+        prompt = await system_prompt(runtime.settings.workspace_root, turn.folder, turn.name, (), given.policy)
+        given = replace(given, system_prompt=prompt)
+        return await self._program.prepare(given, await runtime.sandbox(), self._consent, self._tools, held)
+
+    async def _start_loop(self, provider: ModelProvider, given: QueryInput, media: Media) -> ToolLoop:
+        turn, runtime = self._turn, self._runtime
+        workspace_root, specs = runtime.settings.workspace_root, given.tools.specs
+        prompt = await system_prompt(workspace_root, turn.folder, turn.name, specs, given.policy)
+        reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
         budgeted = bool(limits_of(turn.config, reply_to.sender_id))
         self._notebook = ModelJournal(self._journal, turn, reply_to.sender_id, media, budgeted=budgeted)
         self._purse = Purse(runtime.db, self._journal, turn, reply_to.sender_id)
@@ -276,22 +322,29 @@ class _Attempt:
             replace(given, system_prompt=prompt),
             self._notebook,
             FleetGate(provider, runtime.breaker, runtime.governor, self._purse, self._notebook),
-            Compactor(workspace.root),
+            Compactor(Path(given.cwd)),
             self._watchdog.alive,
             media.load,
         )
         return self._loop
 
-    async def _make_tools(self, workspace: Workspace, servers: AsyncExitStack) -> JournaledToolBox:
+    async def _make_tools(
+        self, provider: AnyProvider, policy: Policy, workspace: Workspace, servers: AsyncExitStack
+    ) -> JournaledToolBox:
         turn, runtime = self._turn, self._runtime
-        caller = Caller(turn, parse_policy(turn.config), runtime.registry)
+        caller = Caller(turn, policy, runtime.registry)
         sandbox = await runtime.sandbox()
-        tools = tools_of(runtime.registry, caller.policy, sandboxed=sandbox is not None)
+        is_program = isinstance(provider, ProgramProvider)
+        tools = tools_of(runtime.registry, policy, sandboxed=sandbox is not None)
+        if is_program:
+            tools = {name: tool for name, tool in tools.items() if name not in OWN_TOOLS}
         if caller.policy.mcp_servers:
             external = await start_servers(servers, caller.policy, sandbox, workspace.root, tools)
             tools |= external.tools
             for name, why in external.problems.items():
                 self._journal.add(Progress(text=why if name in why else f"the MCP server {name} is not there: {why}"))
+        seconds = runtime.settings.approval_seconds
+        self._consent = Consent(runtime.db, runtime.bells, self._journal, caller, seconds)
         return JournaledToolBox(
             runtime.db,
             runtime.bells,
@@ -300,11 +353,15 @@ class _Attempt:
             self._watchdog,
             caller,
             Equipment(workspace, runtime.outbox.root, runtime.web, runtime.redactor, sandbox),
-            Consent(runtime.db, runtime.bells, self._journal, caller, runtime.settings.approval_seconds),
+            self._consent,
             key_prefix=self._key_prefix,
+            reports=not is_program,
         )
 
-    def _hear(self, event: ProviderEvent) -> None:
+    def _hear(self, said: ProviderEvent, query: Query) -> None:
+        event = said if self._program is None else self._program.hear(said, query)
+        if event is None:
+            return
         match event:
             case Result():
                 self._heard.results.append(event)
@@ -312,6 +369,7 @@ class _Attempt:
                 self._heard.usage.append(event)
             case SessionStarted():
                 self._heard.continuation = event.continuation
+                self._look_for_mail()  # what came before it could be told
             case Failed():
                 self._heard.failure = event
             case ToolResult(id=call_id) if self._tools is not None and call_id in self._tools.told:
@@ -329,7 +387,7 @@ class _Attempt:
         self._held.ending = True
         match self._job.reason:
             case Stop.SHUTDOWN:
-                return await self._ending.hand_over()
+                return await self._ending.hand_over(self._interrupted("the worker it ran on was stopped"))
             case Stop.REVOKED:
                 failure = Failure(ErrorClass.CANCELLED, "stopped by an operator", retryable=False)
                 return await self._ending.fail(failure)
@@ -343,8 +401,10 @@ class _Attempt:
         return None if failure is None else await self._judged(failure)
 
     async def _judged(self, failure: Failure) -> Failure:
-        """An attempt that has already said something is run again only by a provider that will not repeat it."""
-        if failure.retryable and not self._replays_steps() and await self._ending.has_said_something():
+        """An attempt that has already said something is run again only by a provider that will not repeat it. (Whether
+        a program would, its memory decides when it is opened again.)"""
+        repeats = not self._replays_steps() and self._program is None
+        if failure.retryable and repeats and await self._ending.has_said_something():
             why = f"{failure.message} (not tried again: it had already said something)"
             return Failure(ErrorClass.OUTPUT_SENT, why, retryable=False)
         return failure

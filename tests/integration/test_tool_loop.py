@@ -270,10 +270,10 @@ async def test_an_answer_that_comes_while_the_turn_is_being_parked_is_not_missed
     await fleet.send("paint it")
     real = Ending.park
 
-    async def answered_meanwhile(self: Ending, parked: ParkedError, prefix: str) -> Ended:
+    async def answered_meanwhile(self: Ending, parked: ParkedError, *rest: Any) -> Ended:
         [question] = await fleet.rows(PendingQuestion)
         await give_answer(fleet.db, question.id, "red", "me")
-        return await real(self, parked, prefix)
+        return await real(self, parked, *rest)
 
     monkeypatch.setattr(Ending, "park", answered_meanwhile)
     assert await fleet.answer_wakes() == ["parked"]
@@ -396,9 +396,9 @@ async def test_an_answer_given_before_the_turn_is_parked_is_the_answer(
     fleet.bells.wakes.clear()
     real = Ending.park
 
-    async def spoken_meanwhile(self: Ending, parked: ParkedError, prefix: str) -> Ended:
+    async def spoken_meanwhile(self: Ending, parked: ParkedError, *rest: Any) -> Ended:
         assert (await fleet.send("blue")).answered_turn == self._turn.id
-        return await real(self, parked, prefix)
+        return await real(self, parked, *rest)
 
     monkeypatch.setattr(Ending, "park", spoken_meanwhile)
     assert await fleet.wake(accepted.session_id, "anthropic") == "parked"

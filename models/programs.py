@@ -1,0 +1,68 @@
+"""The memory of CLI agents: what a program needs of its own files to go on with a conversation on any machine."""
+
+from datetime import datetime
+
+from sqlalchemy import ForeignKey, Integer, LargeBinary, String, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import Mapped, mapped_column
+
+from models.base import AnyRow, Base, Timestamp, Words, now
+from models.outbox import MessageOut
+from models.upsert import insert_or_update
+
+
+class ProgramState(Base):
+    """One per session and provider, written with the end of the turn it remembers."""
+
+    __tablename__ = "program_states"
+
+    session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), primary_key=True)
+    provider: Mapped[str] = mapped_column(String(100), primary_key=True)
+    state: Mapped[bytes] = mapped_column(LargeBinary)
+    # Set: it was taken in the middle of this turn, for the reason given, when the turn had said `messages_left` things.
+    turn_id: Mapped[str | None] = mapped_column(ForeignKey("turns.id"))
+    reason: Mapped[str | None] = mapped_column(Words)
+    messages_left: Mapped[int] = mapped_column(Integer, default=0)
+    updated_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+async def save_state(conn: AsyncConnection, session_id: str, provider: str, state: bytes) -> None:
+    """At the end of a turn."""
+    await _save(conn, session_id, provider, state, turn_id=None, reason=None, messages_left=0)
+
+
+async def save_interrupted(
+    conn: AsyncConnection, session_id: str, provider: str, state: bytes, turn_id: str, reason: str
+) -> None:
+    """In the middle of a turn that goes on later from just here."""
+    left = await count_left(conn, turn_id)
+    await _save(conn, session_id, provider, state, turn_id=turn_id, reason=reason, messages_left=left)
+
+
+async def _save(conn: AsyncConnection, session_id: str, provider: str, state: bytes, **more: object) -> None:
+    key = {"session_id": session_id, "provider": provider}
+    await insert_or_update(conn, ProgramState, ["session_id", "provider"], **key, state=state, updated_at=now(), **more)
+
+
+async def load_state(conn: AsyncConnection, session_id: str, provider: str) -> bytes | None:
+    query = select(ProgramState.state).where(ProgramState.session_id == session_id, ProgramState.provider == provider)
+    found: bytes | None = (await conn.execute(query)).scalar_one_or_none()
+    return found
+
+
+async def interrupted_at(conn: AsyncConnection, session_id: str, provider: str, turn_id: str) -> AnyRow | None:
+    """Where the turn was interrupted, if its program's memory was kept then."""
+    query = select(ProgramState.reason, ProgramState.messages_left, ProgramState.updated_at).where(
+        ProgramState.session_id == session_id, ProgramState.provider == provider, ProgramState.turn_id == turn_id
+    )
+    return (await conn.execute(query)).one_or_none()
+
+
+async def count_left(conn: AsyncConnection, turn_id: str) -> int:
+    """How many things a turn has said to somebody so far (or may have)."""
+    query = (
+        select(func.count())
+        .select_from(MessageOut)
+        .where(MessageOut.turn_id == turn_id, MessageOut.kind != "notice", MessageOut.status != "cancelled")
+    )
+    return int((await conn.execute(query)).scalar_one())

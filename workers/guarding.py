@@ -1,0 +1,114 @@
+"""What a program that is an agent may do by itself: judged by its group's policy, and asked of people where that says
+so. What waits for a person is a step of the turn, like any tool call; its approval is good for exactly that, once."""
+
+import hashlib
+import json
+from typing import Any, Final
+
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from adapters.contracts import ParkedError
+from adapters.policy import Policy
+from adapters.risk import Intent, judge
+from adapters.station import Permission
+from models.base import AnyRow, new_id, storable_json
+from models.consent import find_approval
+from models.database import Database
+from models.turns import Step, count_steps, find_step, finish_step
+from models.upsert import insert_ignoring
+from workers.approvals import Consent, Wish
+from workers.journal import Journal
+
+KEY: Final = "intent:"
+ALLOWED: Final = "allowed"
+WAIT: Final = (
+    "This waits for a person's approval. It was neither refused nor done. You will be told what they said. "
+    "Do not try it in another way and do not wait for it: end your turn now."
+)
+
+
+class FleetGuard:
+    """`parked`: somebody was asked, and the turn is to be put away."""
+
+    def __init__(self, db: Database, journal: Journal, consent: Consent, policy: Policy) -> None:
+        self._db = db
+        self._journal = journal
+        self._consent = consent
+        self._policy = policy
+        self.parked: ParkedError | None = None
+
+    async def ask(self, intent: Intent) -> Permission:
+        judgement = judge(intent, self._policy)
+        if judgement.word == "allow":
+            return Permission("allow")
+        facts = {"category": judgement.category, "summary": judgement.summary, "risk": judgement.risk}
+        if judgement.word == "deny":
+            return Permission("deny", judgement.why, **facts)  # type: ignore[arg-type]
+        step = await self._step(intent)
+        if step.status == "failed":
+            return Permission("deny", step.output["text"], **facts)  # type: ignore[arg-type]
+        wish = Wish(judgement.category, f"to {judgement.summary}", judgement.risk)
+        try:
+            verdict = await self._consent.take(step.id, intent.tool, step.input, wish)
+        except ParkedError as parked:
+            self.parked = parked
+            return Permission("wait", WAIT, **facts)  # type: ignore[arg-type]
+        if verdict.word == "no":
+            await self._finish(step.id, verdict.why, ok=False)
+            return Permission("deny", verdict.why, **facts)  # type: ignore[arg-type]
+        await self._finish(step.id, ALLOWED, ok=True)
+        return Permission("allow", **facts)  # type: ignore[arg-type]
+
+    async def settle(self, step: AnyRow) -> str:
+        """What came of something that waited for a person, for the program to be told. Parks while it still does."""
+        approval = await self._db.read(lambda conn: find_approval(conn, step.id))
+        assert approval is not None
+        left = (approval.expires_at - approval.at).total_seconds()
+        match approval.status:
+            case "pending" if left > 0:
+                raise ParkedError(f"{step.name} waits for approval", left)
+            case "approved" if left > 0:
+                return f"{approval.decided_by} approved it. Do it now, exactly as you wanted to, once."
+            case "denied":
+                why = f"{approval.decided_by} said no. Do not get around it."
+            case _:
+                why = "nobody approved it in time."
+        await self._finish(step.id, why, ok=False)
+        return why
+
+    async def _step(self, intent: Intent) -> AnyRow:
+        """Its step: that of the same wish while it waits or was refused, else a new one."""
+        wanted = json.loads(storable_json(_wanted(intent)))
+        digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:32]
+        turn_id = self._journal.turn_id
+        prefix = f"{KEY}{digest}:"
+        done = select(func.count()).select_from(Step).where(
+            Step.turn_id == turn_id, Step.key.startswith(prefix), Step.status == "finished"
+        )  # fmt: skip
+        key = f"{prefix}{await self._db.read(lambda conn: conn.scalar(done))}"
+        known = await self._db.read(lambda conn: find_step(conn, turn_id, key))
+        if known is not None:
+            return known
+
+        async def work(conn: AsyncConnection, _: int) -> None:
+            row = {"id": new_id(), "turn_id": turn_id, "key": key, "kind": "tool", "name": intent.tool[:200]}
+            await insert_ignoring(conn, Step, **row, number=await count_steps(conn, turn_id) + 1, input=wanted)
+
+        await self._journal.write(work, activity=f"tool: {intent.tool}")
+        written = await self._db.read(lambda conn: find_step(conn, turn_id, key))
+        assert written is not None
+        return written
+
+    async def _finish(self, step_id: str, text: str, *, ok: bool) -> None:
+        async def work(conn: AsyncConnection, _: int) -> None:
+            await finish_step(conn, step_id, ok=ok, output={"text": text})
+
+        await self._journal.write(work)
+
+
+def _wanted(intent: Intent) -> dict[str, Any]:
+    """What is approved: a line of shell is all that it says; anything else is approved with all its details."""
+    if intent.command:
+        return {"command": intent.command}
+    return {"paths": list(intent.paths), "url": intent.url, "details": dict(intent.details)}

@@ -1,0 +1,201 @@
+"""A turn whose agent is a program: its home and memory, what it may do, what it waits for, and where it goes on.
+
+Unlike our own tool loop, a program keeps the conversation itself. Its memory is kept with the end of each attempt: of a
+whole turn, or of one that was interrupted in the middle, which then goes on from there and not from its beginning."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from adapters.contracts import ParkedError, Query, QueryInput, ToolBox
+from adapters.errors import ErrorClass, ProviderError
+from adapters.events import (
+    ApprovalRequested,
+    Message,
+    Progress,
+    ProviderEvent,
+    Result,
+    SessionStarted,
+    ToolCall,
+    ToolResult,
+)
+from adapters.providers.cli.home import pack
+from adapters.sandbox.port import Sandbox
+from adapters.station import ProgramProvider, Station, ToolDoor
+from models.base import AnyRow, new_id
+from models.consent import abandon_waits, steps_that_waited, still_waits
+from models.programs import load_state, save_interrupted, save_state
+from models.turns import set_turn
+from workers.approvals import Consent
+from workers.ending import NOTHING_NEW, Memory
+from workers.guarding import ALLOWED, KEY, FleetGuard
+from workers.journal import Journal
+from workers.opening import OpenedTurn
+from workers.runtime import Runtime
+from workers.tool_binding import Binding
+from workers.toolbox import JournaledToolBox
+from workers.watchdog import Watchdog
+
+log = structlog.get_logger()
+
+PARKED: Final = "it waited for a person"
+# A program that was told to end its turn, because somebody has to be asked, may take so long for its last words.
+LAST_WORDS_SECONDS: Final = 60.0
+# Held for an attempt, in dollars: what it will cost nobody knows before it has ended.
+PROGRAM_USD: Final = 0.05
+# Programs have these themselves, and know them better.
+OWN_TOOLS: Final = frozenset({"read_file", "write_file", "edit_file", "list_files", "search_files", "run_command"})
+_GO_ON: Final = (
+    "You were interrupted in the middle of your work ({reason}). What you have done so far is done, and what you have "
+    "said was heard. Go on from there, and finish what you were asked."
+)
+_DECIDED: Final = "What you were waiting for has been decided:\n\n{what}\n\nGo on from there."
+
+
+class ProgramRun:
+    """One attempt: `prepare`, then `hear` what the program says; `keep` after its end, while its home is there."""
+
+    def __init__(
+        self, runtime: Runtime, turn: OpenedTurn, journal: Journal, watchdog: Watchdog, provider: ProgramProvider
+    ) -> None:
+        self.id = new_id()  # of this attempt, for the money held for it
+        self._runtime = runtime
+        self._turn = turn
+        self._journal = journal
+        self._watchdog = watchdog
+        self._provider = provider
+        self._guard: FleetGuard | None = None
+        self._binding: Binding | None = None
+        self._station: Station | None = None
+        self._continuation: str | None = None
+        self._version: str | None = None
+        self._packed: bytes | None = None
+        self._acted = False
+        self._working: dict[str, ExitStack] = {}
+        self._ending: asyncio.Task[None] | None = None
+
+    @property
+    def parked(self) -> ParkedError | None:
+        """What it waits for, if it has asked somebody."""
+        asked = [one.parked for one in (self._guard, self._binding) if one is not None and one.parked is not None]
+        return min(asked, key=lambda parked: parked.seconds, default=None)
+
+    async def prepare(
+        self,
+        given: QueryInput,
+        sandbox: Sandbox | None,
+        consent: Consent,
+        tools: JournaledToolBox,
+        held: AsyncExitStack,
+    ) -> QueryInput:
+        """What the program is given. `held` keeps its home and its memory on this machine until it is closed.
+        ParkedError: what it waits for is not decided yet."""
+        name, turn, runtime = self._provider.manifest.adapter_id, self._turn, self._runtime
+        if sandbox is None:
+            why = f"{name} runs in a sandbox, and this machine has none that holds: see `longshore doctor`"
+            raise ProviderError(why, ErrorClass.INVALID_REQUEST)
+        self._guard = FleetGuard(runtime.db, self._journal, consent, given.policy)
+        prompt = await self._prompt(str(given.prompt), tools)
+        held.enter_context(runtime.admission.admit(name, self._provider.needs.memory_bytes))
+        state = await runtime.db.read(lambda conn: load_state(conn, turn.lease.session_id, turn.provider))
+        home = await held.enter_async_context(runtime.homes.lend(state))
+        self._station = Station(sandbox, home, self, self._guard)
+        return replace(given, prompt=prompt, station=self._station)
+
+    @asynccontextmanager
+    async def open(self, tools: ToolBox) -> AsyncIterator[ToolDoor]:
+        """Our tools for the program (`ToolDoors`)."""
+        async with self._runtime.tool_server.bind(tools) as self._binding:
+            yield ToolDoor(self._binding.socket, self._binding.token)
+
+    async def _prompt(self, asked: str, tools: JournaledToolBox) -> str:
+        interrupted = self._turn.interrupted
+        if interrupted is None:
+            if self._turn.attempt > 1:
+                await self._journal.write(lambda conn, _: abandon_waits(conn, self._turn.id))
+            return asked
+        if interrupted.reason != PARKED:
+            return _GO_ON.format(reason=interrupted.reason)
+        steps = await self._runtime.db.read(lambda conn: steps_that_waited(conn, self._turn.id, interrupted.updated_at))
+        left = await self._runtime.db.read(lambda conn: still_waits(conn, [step.id for step in steps]))
+        if left is not None:
+            raise ParkedError("it still waits for a person", left)
+        told = [f"- {step.name}: {await self._outcome(step, tools)}" for step in steps]
+        return _DECIDED.format(what="\n".join(told))
+
+    async def _outcome(self, step: AnyRow, tools: JournaledToolBox) -> str:
+        assert self._guard is not None
+        if step.key.startswith(KEY):
+            if step.status == "started":
+                return await self._guard.settle(step)
+            said: str = step.output["text"]
+            return "approved; look first whether it is done already" if said == ALLOWED else said
+        return (await tools.settle(step)).text
+
+    def hear(self, event: ProviderEvent, query: Query) -> ProviderEvent | None:
+        """The event as it is to be passed on; None if somebody else has told of it."""
+        match event:
+            case SessionStarted():
+                self._continuation, self._version = event.continuation, (event.version or "")[:100] or None
+            case ToolCall(id=call_id):
+                # It is at work, however long it says nothing.
+                self._acted = True
+                if call_id not in self._working:
+                    self._working[call_id] = ExitStack()
+                    self._working[call_id].enter_context(self._watchdog.busy())
+            case ToolResult(id=call_id) if call_id in self._working:
+                self._working.pop(call_id).close()
+            case ApprovalRequested():
+                return None  # the guard has, with the id by which it is decided
+            case Result() if self.parked is not None:
+                event = Message(text=event.text)  # no answer yet: it says that it waits
+        if self.parked is not None and self._ending is None:
+            self._ending = asyncio.create_task(self._end_soon(query))
+        return event
+
+    async def _end_soon(self, query: Query) -> None:
+        await asyncio.sleep(LAST_WORDS_SECONDS)
+        await query.abort()
+
+    async def keep(self) -> None:
+        """The program has ended: take what it remembers, before its home goes."""
+        if self._ending is not None:
+            self._ending.cancel()
+        for working in self._working.values():
+            working.close()
+        if self._station is None or self._continuation is None:
+            return
+        try:
+            self._packed = await asyncio.to_thread(pack, self._station.home, self._provider.needs.state)
+        except (ProviderError, OSError) as error:
+            log.warning("program.memory_not_kept", turn=self._turn.id, reason=str(error))
+            why = error if isinstance(error, ProviderError) else type(error).__name__
+            self._journal.add(Progress(text=f"what it remembers of this turn could not be kept: {why}"))
+
+    def memory(self) -> Memory:
+        """Of a whole turn."""
+        packed, turn = self._packed, self._turn
+        if packed is None:
+            return NOTHING_NEW
+
+        async def write(conn: AsyncConnection) -> None:
+            await set_turn(conn, turn.id, provider_version=self._version)
+            await save_state(conn, turn.lease.session_id, turn.provider, packed)
+
+        return Memory(self._continuation, write)
+
+    def interrupted(self, reason: str) -> Memory:
+        """Of a turn that goes on later. One that has done nothing yet begins again instead."""
+        packed, turn = self._packed, self._turn
+        if packed is None or not (self._acted or reason == PARKED):
+            return NOTHING_NEW
+
+        async def write(conn: AsyncConnection) -> None:
+            await save_interrupted(conn, turn.lease.session_id, turn.provider, packed, turn.id, reason)
+
+        return Memory(self._continuation, write)
