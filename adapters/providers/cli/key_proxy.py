@@ -42,16 +42,28 @@ _HOP: Final = (
 
 
 @dataclass
+class Answer:
+    """Both ends of an answer, as far as it has come: there, vendors say what it has used (`usage_seen.py`)."""
+
+    first: bytes = b""
+    last: bytes = b""
+
+    def add(self, chunk: bytes) -> None:
+        self.first = (self.first + chunk[:REMEMBERED])[:REMEMBERED]
+        self.last = (self.last + chunk)[-REMEMBERED:]
+
+
+@dataclass
 class Pass:
     """One attempt's right to ask the model. `trouble` is the last answer that was none, if no good one came after.
-    `answers` are the first and last bytes of each good one, where vendors say what it used (`usage_seen.py`)."""
+    `answers` are the good ones."""
 
     socket: Path
     token: str = field(repr=False)
     asked: int = 0
     closed: str = ""  # why the model may not be asked now
     trouble: ProviderError | None = None
-    answers: list[tuple[bytes, bytes]] = field(default_factory=list, repr=False)
+    answers: list[Answer] = field(default_factory=list, repr=False)
 
 
 class KeyProxy:
@@ -136,10 +148,12 @@ class KeyProxy:
         headers = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in _HOP]
         headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"set-cookie")]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-        first, last = b"", b""
+        answer, failed = Answer(), response.status_code >= 400
+        if not failed:
+            admitted.answers.append(answer)
         try:
             async for chunk in response.aiter_bytes():
-                first, last = (first + chunk[:REMEMBERED])[:REMEMBERED], (last + chunk)[-REMEMBERED:]
+                answer.add(chunk)
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
         except httpx2.HTTPError as error:
             admitted.trouble = ProviderError(
@@ -147,11 +161,7 @@ class KeyProxy:
                 ErrorClass.TRANSPORT,
             )
             return  # which closes the connection: the program sees it break as well
-        if response.status_code >= 400:
-            admitted.trouble = self._trouble(response, first)
-        else:
-            admitted.trouble = None
-            admitted.answers.append((first, last))
+        admitted.trouble = self._trouble(response, answer.first) if failed else None
         await send({"type": "http.response.body", "body": b""})
 
     def _trouble(self, response: httpx2.Response, body: bytes) -> ProviderError:

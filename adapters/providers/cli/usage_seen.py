@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from adapters.providers.catalog import Tokens, tokens
-from adapters.providers.cli.key_proxy import Wire
+from adapters.providers.cli.key_proxy import Answer, Wire
 
 _FIELD: Final[dict[Wire, re.Pattern[str]]] = {
     "anthropic": re.compile(r'"usage"\s*:\s*(?=\{)'),
@@ -19,9 +19,9 @@ _FIELD: Final[dict[Wire, re.Pattern[str]]] = {
 _READER: Final = json.JSONDecoder()
 
 
-def used(wire: Wire, answers: Iterable[tuple[bytes, bytes]]) -> Tokens:
+def used(wire: Wire, answers: Iterable[Answer]) -> Tokens:
     """The sum over all the answers."""
-    counted = [_COUNT[wire](*(_counts(wire, end) for end in ends)) for ends in answers]
+    counted = [_COUNT[wire](_counts(wire, answer.first), _counts(wire, answer.last)) for answer in answers]
     return Tokens(
         input=sum(one.input for one in counted),
         output=sum(one.output for one in counted),

@@ -1,0 +1,354 @@
+"""Programs that speak the Agent Client Protocol (JSON-RPC on their pipes), all led by one driver.
+
+What differs between them (command line, settings, where they keep a conversation) is a `AcpDriver` of theirs: a thin
+description. They read and write files themselves, in the sandbox: nothing of the kind is done for them out here."""
+
+import asyncio
+import base64
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from adapters.contracts import ContentBlock, Detection, Manifest, QueryInput
+from adapters.errors import ErrorClass, ProviderError, WorkspaceError
+from adapters.events import Progress, ProviderEvent
+from adapters.providers import catalog
+from adapters.providers.cli.installation import Installation
+from adapters.providers.cli.json_rpc import METHOD_NOT_FOUND, JsonRpc, RpcError
+from adapters.providers.cli.key_proxy import KeyProxy, Pass, Wire
+from adapters.providers.cli.program import Program, place_of, station_of
+from adapters.providers.cli.query import ProgramQuery, with_trouble
+from adapters.providers.cli.usage_seen import used
+from adapters.sandbox.port import Door
+from adapters.station import MCP_SERVER, Needs
+from adapters.workspace import Workspace
+
+if TYPE_CHECKING:
+    from adapters.providers.cli import acp_events
+
+PROTOCOL: Final = 1
+INVALID_PARAMS: Final = -32602
+MAX_IMAGE: Final = 10 << 20
+
+
+@dataclass(frozen=True)
+class Doors:
+    """What a program reaches, as it sees it: its model, our tools, its folders. Without a model's door, it has none."""
+
+    workspace: str
+    home: str
+    tools_url: str
+    tools_token: str = field(repr=False)
+    model_url: str = ""
+    model_token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How an attempt is started. `outside`: not in the workspace, where settings may lie. `prefix` goes before the
+    first prompt of a new conversation. `choose` is the model to ask the program for in the protocol's own way. `seed`
+    is a conversation laid out among `files`, to be taken for a new one."""
+
+    installation: Installation
+    version: str
+    arguments: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    outside: bool = False
+    prefix: str = ""
+    choose: str = ""
+    log_in: str = ""
+    seed: str = ""
+
+
+class AcpDriver(ABC):
+    """A provider whose program speaks ACP."""
+
+    manifest: Manifest
+    needs: Needs
+
+    def __init__(self) -> None:
+        self._proxies: dict[Wire, KeyProxy] = {}
+
+    @abstractmethod
+    async def detect(self) -> Detection: ...
+
+    @abstractmethod
+    def check(self, options: Mapping[str, Any]) -> None: ...
+
+    @abstractmethod
+    async def launch(self, given: QueryInput, doors: Doors) -> Launch: ...
+
+    @abstractmethod
+    def proxy(self, options: Mapping[str, Any]) -> tuple[Wire, KeyProxy] | None:
+        """The way to its model; None: it has none of ours."""
+
+    @abstractmethod
+    def model(self, given: QueryInput) -> str: ...
+
+    @abstractmethod
+    def vendor(self, given: QueryInput) -> catalog.Vendor:
+        """Whose prices it pays."""
+
+    def tool_name(self, call_id: str, title: str, kind: str) -> str:
+        return _events().name_by_title(call_id, title, kind)
+
+    def query(self, given: QueryInput) -> "AcpQuery":
+        return AcpQuery(given, self)
+
+    async def close(self) -> None:
+        for proxy in self._proxies.values():
+            await proxy.close()
+
+
+class AcpQuery(ProgramQuery):
+    def __init__(self, given: QueryInput, driver: AcpDriver) -> None:
+        super().__init__(given)
+        self._driver = driver
+        self._name: Final = driver.manifest.adapter_id
+        self._follow_ups: list[str] = []
+        self._open = True  # follow-ups are still taken
+        self._listener: acp_events.Listener | None = (
+            None  # while it is about this attempt: not while it replays old ones
+        )
+        self._session = ""
+
+    async def push(self, text: str) -> bool:
+        """Said as soon as the answer under way is there: programs that are asked anew while they work drop what they
+        are at, and with it what they have found."""
+        if not self._open or self.waits or self.status not in ("starting", "running"):
+            return False
+        self._follow_ups.append(text)
+        return True
+
+    # --- The attempt ---
+
+    async def converse(self) -> None:
+        await asyncio.to_thread(_events)  # whose schema takes most of a second
+        station, given = station_of(self.given), self.given
+        workspace, home = place_of(given)
+        way = self._driver.proxy(given.options)
+        async with AsyncExitStack() as held:
+            tools = await held.enter_async_context(station.tool_doors.open(given.tools))
+            tool_port, *more = station.sandbox.ports(2 if way else 1)
+            opened = [Door(tool_port, tools.socket)]
+            doors = Doors(workspace, home, f"http://127.0.0.1:{tool_port}/mcp", tools.token)
+            admitted: Pass | None = None
+            if way:
+                admitted = await held.enter_async_context(way[1].admit())
+                opened.append(Door(more[0], admitted.socket))
+                doors = Doors(
+                    *(workspace, home, doors.tools_url, doors.tools_token),
+                    model_url=f"http://127.0.0.1:{more[0]}",
+                    model_token=admitted.token,
+                )
+            launch = await self._driver.launch(given, doors)
+            try:
+                async with self.start(
+                    launch.installation, launch.arguments, env=launch.env, doors=opened, files=launch.files,
+                    outside=launch.outside,
+                ) as program:  # fmt: skip
+                    await self._lead(program, launch, doors, (way[0], admitted) if way and admitted else None)
+            except ProviderError as error:
+                raise (with_trouble(error, admitted) if admitted else error) from None
+            finally:
+                self._open = False
+
+    async def _lead(self, program: Program, launch: Launch, doors: Doors, meter: tuple[Wire, Pass] | None) -> None:
+        """Talk and listen until one of both is over."""
+        rpc = JsonRpc(program, self._answer, self._hear)
+        self._rpc = rpc
+        listening = asyncio.create_task(rpc.run())
+        talking = asyncio.create_task(self._talk(rpc, launch, doors, meter))
+        try:
+            await asyncio.wait({listening, talking}, return_when=asyncio.FIRST_COMPLETED)
+            if listening.done():
+                # What broke it is nearer to the truth than that nobody answers any more.
+                listening.result()
+                if not talking.done() or talking.exception() is not None:
+                    raise program.broke(await program.ended())
+            talking.result()
+        finally:
+            for task in (talking, listening):
+                task.cancel()
+            await asyncio.gather(talking, listening, return_exceptions=True)
+
+    async def _talk(self, rpc: JsonRpc, launch: Launch, doors: Doors, meter: tuple[Wire, Pass] | None) -> None:
+        try:
+            is_new, notes = await self._begin(rpc, launch, doors)
+            await self.begin(self._session, launch.version)
+            for note in filter(None, (*launch.notes, *notes)):
+                await self.say(Progress(text=note[:300]))
+            said = await self._prompt(launch.prefix if is_new else "")
+            ours = frozenset(spec.name for spec in self.given.tools.specs)
+            self._listener = _events().Listener(self._name, doors.workspace, ours, self._driver.tool_name)
+            while True:
+                await self._one_answer(rpc, said, meter)
+                if self.waits or not self._follow_ups:
+                    self._open = False
+                    return
+                said = [_text("\n\n".join(self._follow_ups))]
+                self._follow_ups.clear()
+        except RpcError as error:
+            raise ProviderError(f"{self._name} refused: {_reason(error)}", ErrorClass.INTERNAL) from None
+
+    async def _begin(self, rpc: JsonRpc, launch: Launch, doors: Doors) -> tuple[bool, list[str]]:
+        """A conversation: the one to be continued, else a new one. Whether it is new, and what there is to say."""
+        can = await rpc.call(
+            "initialize",
+            protocolVersion=PROTOCOL,
+            clientCapabilities={"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+            clientInfo={"name": "longshore", "title": "Longshore", "version": self._driver.manifest.version},
+        )
+        can = _part(can, "agentCapabilities")
+        self._sees_images = bool(_part(can, "promptCapabilities").get("image"))
+        if launch.log_in:
+            await rpc.call("authenticate", methodId=launch.log_in)
+        notes: list[str] = []
+        servers = []
+        if _part(can, "mcpCapabilities").get("http"):
+            headers = [{"name": "Authorization", "value": f"Bearer {doors.tools_token}"}]
+            servers = [{"type": "http", "name": MCP_SERVER, "url": doors.tools_url, "headers": headers}]
+        else:
+            notes.append(f"{self._name} takes no MCP servers over HTTP: it has none of our tools")
+        where = {"cwd": doors.workspace, "mcpServers": servers}
+        if self.given.continuation:
+            try:
+                await self._continue(rpc, can, self.given.continuation, where)
+            except RpcError as error:
+                notes.append(f"{self._name} does not know the conversation any more, and begins anew: {_reason(error)}")
+        is_new = not self._session
+        if is_new:
+            if launch.seed:
+                await self._continue(rpc, can, launch.seed, where)
+            else:
+                await self._new(rpc, where)
+        if launch.choose:
+            # Also the sign that a conversation laid out again has been retold to its end.
+            await rpc.call("session/set_model", sessionId=self._session, modelId=launch.choose)
+        return is_new, notes
+
+    async def _continue(self, rpc: JsonRpc, can: Mapping[str, Any], session: str, where: Mapping[str, Any]) -> None:
+        if "resume" in _part(can, "sessionCapabilities"):
+            await rpc.call("session/resume", sessionId=session, **where)
+        elif can.get("loadSession"):
+            await rpc.call("session/load", sessionId=session, **where)
+        else:
+            raise RpcError(METHOD_NOT_FOUND, "it cannot go on with an old one")
+        self._session = session
+
+    async def _new(self, rpc: JsonRpc, where: Mapping[str, Any]) -> None:
+        session = _part({"": await rpc.call("session/new", **where)}, "").get("sessionId")
+        if not isinstance(session, str) or not session:
+            raise ProviderError(f"{self._name} began a conversation without a name", ErrorClass.INTERNAL)
+        self._session = session
+
+    async def _one_answer(self, rpc: JsonRpc, said: list[dict[str, Any]], meter: tuple[Wire, Pass] | None) -> None:
+        assert self._listener is not None
+        told = catalog.Tokens()
+        try:
+            answer = await rpc.call("session/prompt", sessionId=self._session, prompt=said)
+            ended = _events().ending(self._name, answer)
+            told = ended.used
+        finally:
+            await self._report(meter, told)
+        if self.waits:
+            await self._say_all(self._listener.went_on())
+            return
+        if ended.reason == "cancelled" or not self._listener.busy:
+            raise ProviderError(f"{self._name} said nothing, and ended with {ended.reason}", ErrorClass.INTERNAL)
+        if ended.reason != "end_turn":
+            await self.say(Progress(text=f"{self._name} ended with {ended.reason}"))
+        await self._say_all(self._listener.answered())
+
+    async def _report(self, meter: tuple[Wire, Pass] | None, told: catalog.Tokens) -> None:
+        """What the model's server has counted, else what the program says."""
+        if meter is not None:
+            seen = used(meter[0], meter[1].answers)
+            meter[1].answers.clear()
+            told = told if seen == catalog.Tokens() else seen
+        if told != catalog.Tokens():
+            given = self.given
+            model, vendor = self._driver.model(given), self._driver.vendor(given)
+            await self.say(catalog.usage_report(vendor, model, told, given.options))
+
+    # --- What it says and asks ---
+
+    async def _hear(self, method: str, said: Mapping[str, Any]) -> None:
+        if self._listener is None or said.get("sessionId") != self._session:
+            return
+        if method == "session/update":
+            await self._say_all(self._listener.hear(said))
+        else:
+            await self.say(Progress(text=f"{self._name}: {method}"[:200]))
+
+    async def _answer(self, method: str, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        if method != "session/request_permission" or self._listener is None:
+            raise RpcError(METHOD_NOT_FOUND, f"nobody here does {method}")
+        try:
+            asked = self._listener.asked(said)
+        except ValueError:
+            raise RpcError(INVALID_PARAMS, "the question does not read") from None
+        await self._say_all(self._listener.announced(asked.call))
+        if asked.ours:
+            return asked.option("allow")
+        permission = await self.ask(asked.intent)
+        if permission.word == "allow":
+            return asked.option("allow")
+        await self._say_all(self._listener.ended(asked.call, ok=False))
+        if permission.word == "deny":
+            # The protocol's no has no room for a reason.
+            await self.say(Progress(text=f"{asked.call.name} was refused: {permission.why}"[:300]))
+        else:
+            self._stopping = asyncio.create_task(self._rpc.notify("session/cancel", sessionId=self._session))
+        return asked.option("reject")
+
+    async def _say_all(self, events: Iterable[ProviderEvent]) -> None:
+        for event in events:
+            await self.say(event)
+
+    # --- What it is told ---
+
+    async def _prompt(self, prefix: str) -> list[dict[str, Any]]:
+        blocks = (ContentBlock("text", self.given.prompt),) if isinstance(self.given.prompt, str) else self.given.prompt
+        said = [_text(prefix)] if prefix else []
+        for block in blocks:
+            said.append(_text(block.text) if block.type == "text" else await self._attached(block))
+        return said
+
+    async def _attached(self, block: ContentBlock) -> dict[str, Any]:
+        named = _text(f"[attached: {place_of(self.given)[0]}/{block.path}]")
+        if block.type != "image" or not self._sees_images:
+            return named
+        workspace = Workspace(Path(self.given.cwd))
+        try:
+            data = await asyncio.to_thread(workspace.read, block.path, limit=MAX_IMAGE + 1)
+        except WorkspaceError:
+            return named
+        if len(data) > MAX_IMAGE:
+            return named
+        return {"type": "image", "mimeType": block.media_type, "data": base64.b64encode(data).decode()}
+
+
+def _events() -> "Any":
+    return import_module("adapters.providers.cli.acp_events")
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _part(said: Any, name: str) -> Mapping[str, Any]:
+    part = said.get(name) if isinstance(said, dict) else None
+    return part if isinstance(part, dict) else {}
+
+
+def _reason(error: RpcError) -> str:
+    """Some put the reason beside the message."""
+    details = error.data.get("details") if isinstance(error.data, dict) else None
+    return (f"{error.message}: {details}" if isinstance(details, str) else error.message)[:300]
