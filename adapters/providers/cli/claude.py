@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from adapters.contracts import Capabilities, ContentBlock, Detection, Manifest, QueryInput
 from adapters.errors import ErrorClass, ProviderError
-from adapters.events import Progress
+from adapters.events import Message, Progress, Result
 from adapters.providers import catalog
 from adapters.providers.cli.claude_events import OUR_TOOLS, Reader, answered, failure, intent, is_lost, results
 from adapters.providers.cli.installation import Inspection, detection, find, inspect, note_on
@@ -228,14 +228,15 @@ class ClaudeCodeQuery(ProgramQuery):
         if message.get("type") == "control_request":
             await self._answer(message, program, workspace)
             return
-        if message.get("subtype") == "init":
-            await self.begin(str(message.get("session_id")), version)
+        if isinstance(conversation := message.get("session_id"), str):
+            await self.begin(conversation, version)
             while self._notes:
                 await self.say(Progress(text=self._notes.pop(0)))
         if message.get("type") == "user":
             self._taken |= answered(message)
         for event in reader.take(message):
-            await self.say(event)
+            # Quicker than the interruption: said on the way, for the turn is not over.
+            await self.say(Message(text=event.text) if self.waits and isinstance(event, Result) else event)
         if self._refused in results(message):
             # Not before: interrupted earlier, it would note down that a person said no.
             await program.write(

@@ -37,7 +37,14 @@ _PASSED_OVER: Final = frozenset(
     {
         *("init", "status", "permission_denied", "ui_invalidate", "command_lifecycle", "rate_limit_event"),
         *("task_started", "task_progress", "task_updated", "task_notification", "hook_started", "hook_progress"),
-        *("hook_response", "thinking_tokens", "control_response", "control_cancel_request", "keep_alive"),
+        *(
+            "hook_response",
+            "thinking_tokens",
+            "control_request",
+            "control_response",
+            "control_cancel_request",
+            "keep_alive",
+        ),
     }
 )
 _KINDS: Final = 50  # of messages nobody knows that are told of
