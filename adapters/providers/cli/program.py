@@ -163,7 +163,7 @@ def place_of(given: QueryInput) -> tuple[str, str]:
 def parse(name: str, line: str) -> dict[str, Any]:
     try:
         message = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter if it is nested a thousand times
         message = None
     if not isinstance(message, dict):
         raise ProviderError(f"{name} said something that is no JSON object: {line[:200]!r}", ErrorClass.INTERNAL)
