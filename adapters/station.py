@@ -59,10 +59,12 @@ class Station:
 @dataclass(frozen=True)
 class Needs:
     """`state`: what of its home a program needs to go on with a conversation, as glob patterns relative to it.
-    `memory_bytes`: what a session takes, for admission."""
+    `memory_bytes`: what a session takes, for admission. `program`: what has to be installed, if that is always the
+    same."""
 
     state: tuple[str, ...]
     memory_bytes: int
+    program: str = ""
 
 
 @runtime_checkable

@@ -1,5 +1,6 @@
 """Is this fleet well? One check per thing that goes wrong in practice, each with what to do about it."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -8,7 +9,9 @@ from typing import Literal
 from redis.exceptions import AuthenticationError, RedisError
 from sqlalchemy import select
 
+from adapters.contracts import Detection
 from adapters.errors import AdapterError
+from adapters.providers.cli.installation import is_at_hand
 from adapters.registry import Registry
 from adapters.sandbox.choice import make_sandbox
 from gateway.keys import missing_key
@@ -93,21 +96,20 @@ async def _clock(db: Database) -> Check:
 
 
 async def _providers(db: Database, settings: Settings, registry: Registry) -> AsyncIterator[Check]:
-    async def used(conn: object) -> set[str]:
-        rows = await conn.execute(select(AgentGroup.provider).distinct())  # type: ignore[attr-defined]
-        return {provider or settings.default_provider for provider in rows.scalars()}
-
-    wanted = await db.read(used)
+    wanted = await _used(db, settings)
     if settings.default_provider not in registry.providers.names:
         detail = f"DEFAULT_PROVIDER is {settings.default_provider!r}, which is not installed"
         yield Check("default provider", "warning", detail, f"set it to one of: {', '.join(registry.providers.names)}")
-    for name in sorted({*registry.providers.names, *wanted}):
-        try:
-            detection = await registry.providers.get(name).detect()
-        except AdapterError as error:
-            yield Check(f"provider {name}", "problem", str(error), "groups use it: install it, or set another provider")
-            continue
-        if missing := missing_key(name):
+    names = sorted({*registry.providers.names, *wanted})
+    # Programs take a while to say who they are.
+    looks = await asyncio.gather(*(_detect(registry, name) for name in names))
+    for name, detection in zip(names, looks, strict=True):
+        if isinstance(detection, AdapterError):
+            why = "groups use it: install it, or set another provider"
+            yield Check(f"provider {name}", "problem", str(detection), why)
+        elif not detection.installed and name not in wanted:
+            continue  # nobody misses it
+        elif missing := missing_key(name):
             yield Check(f"provider {name}", "warning", f"{missing} is not set", "set it where the workers run")
         elif not detection.installed:
             yield Check(f"provider {name}", "warning", detection.details, "install it where the workers run")
@@ -115,11 +117,26 @@ async def _providers(db: Database, settings: Settings, registry: Registry) -> As
             yield Check(f"provider {name}", "ok", f"version {detection.version}, {detection.details}")
 
 
+async def _used(db: Database, settings: Settings) -> set[str]:
+    """Providers that agents run on."""
+    rows = await db.read(lambda conn: conn.execute(select(AgentGroup.provider).distinct()))
+    return {provider or settings.default_provider for provider in rows.scalars()}
+
+
+async def _detect(registry: Registry, name: str) -> Detection | AdapterError:
+    try:
+        return await registry.providers.get(name).detect()
+    except AdapterError as error:
+        return error
+
+
 async def _fleet(db: Database, settings: Settings, registry: Registry) -> AsyncIterator[Check]:
     alive = await db.read(lambda conn: living_processes(conn, max(30.0, settings.lease_seconds)))
     workers = [process for process in alive if process.kind == "worker"]
     served = {queue for process in workers for queue in process.queues}
-    for queue in ["messages", "delivery", "upkeep", *(agent_queue(name) for name in registry.providers.names)]:
+    wanted = await _used(db, settings)
+    agents = [name for name in registry.providers.names if name in wanted or is_at_hand(registry.providers.get(name))]
+    for queue in ["messages", "delivery", "upkeep", *map(agent_queue, agents)]:
         if queue in served:
             names = ", ".join(process.name for process in workers if queue in process.queues)
             yield Check(f"queue {queue}", "ok", names)

@@ -271,7 +271,10 @@ class _Attempt:
         """Ask the provider. Others' MCP servers, if the group has any, run until `servers` is closed."""
         turn, runtime = self._turn, self._runtime
         workspace = await runtime.workspace(turn.folder)
-        media = Media(workspace, runtime.web, provider.manifest.capabilities, runtime.fetching)
+        capabilities = provider.manifest.capabilities
+        if isinstance(provider, ProgramProvider):  # it opens files itself
+            capabilities = replace(capabilities, images=False, pdfs=False)
+        media = Media(workspace, runtime.web, capabilities, runtime.fetching)
         await media.prepare(turn.messages)
         for note in media.problems:
             self._journal.add(Progress(text=note))

@@ -17,7 +17,9 @@ import typer
 from redis.exceptions import RedisError
 
 from adapters.events import TurnEnded
+from adapters.providers.cli.installation import is_at_hand
 from adapters.registry import Registry
+from adapters.station import ProgramProvider
 from gateway.assistant import FOLDER as ASSISTANT
 from gateway.assistant import ensure_assistant, ensure_instructions
 from gateway.cli.desk import Desk, fail, out, shown
@@ -34,6 +36,7 @@ from models.errors import StoreError
 from models.fleet import living_processes
 from models.groups import find_agent_group
 from models.lookup import counts, list_sessions
+from workers.bells import agent_queue
 from workers.events import Follower, redis_client
 from workers.ingest import accept, parse_incoming
 from workers.logs import configure_logs
@@ -41,6 +44,7 @@ from workers.settings import Settings, SettingsError, load_settings
 
 FLOWER_PORT = 5555
 LEASE_SECONDS = "10"
+PROGRAMS = 2  # CLI agents at once: each takes hundreds of megabytes
 START_SECONDS = 60
 STOP_SECONDS = 45  # the workers' grace, their clean-up and a little more
 
@@ -165,11 +169,18 @@ class _Up:
             "LONGSHORE_LEASE_SECONDS": os.environ.get("LONGSHORE_LEASE_SECONDS", LEASE_SECONDS),
         }
         celery = [sys.executable, "-m", "celery", "-A", "workers.app"]
-        agents = ",".join(f"agent.{name}" for name in Registry().providers.names)
         worker = [*celery, "worker", "--without-gossip", "--without-mingle"]
-        self._supervisor.start(
-            "worker", [*worker, "-n", "worker@%h", "-c", str(self._concurrency), "-Q", f"messages,upkeep,{agents}"], env
-        )
+        providers = Registry().providers
+        drivers = {name: providers.get(name) for name in providers.names}
+        programs = [name for name, one in drivers.items() if isinstance(one, ProgramProvider) and is_at_hand(one)]
+        # Also those whose program is missing: somebody has to say so.
+        others = [name for name in drivers if name not in programs]
+        queues = ",".join(["messages", "upkeep", *map(agent_queue, others)])
+        self._supervisor.start("worker", [*worker, "-n", "worker@%h", "-c", str(self._concurrency), "-Q", queues], env)
+        if programs:
+            queues = ",".join(map(agent_queue, programs))
+            self._supervisor.start("clis", [*worker, "-n", "clis@%h", "-c", str(PROGRAMS), "-Q", queues], env)
+            self._say("clis", f"{', '.join(programs)}: up to {PROGRAMS} at once")
         self._supervisor.start("delivery", [*worker, "-n", "delivery@%h", "-c", "20", "-Q", "delivery"], env)
         self._supervisor.start("beat", [*celery, "beat"], env)
         if self._flower:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from adapters.contracts import Detection
+from adapters.station import Needs
 
 VARIABLE: Final = "LONGSHORE_CLIS"
 FOLDER: Final = ".clis"
@@ -63,6 +64,12 @@ def find(name: str) -> Installation | None:
         return None
     real = Path(found).resolve()
     return Installation(name, (str(real),), () if str(real).startswith(("/usr/", "/bin/")) else (_home_of(real),))
+
+
+def is_at_hand(provider: object) -> bool:
+    """Whether the program that a provider needs is on this machine; true for those that need none."""
+    needs = getattr(provider, "needs", None)
+    return not isinstance(needs, Needs) or (bool(needs.program) and find(needs.program) is not None)
 
 
 def _there(folder: Path, word: str) -> str:
