@@ -1,4 +1,4 @@
-"""What happens in folders, told by the kernel: one inotify for all that is watched on an event loop, and no thread.
+"""What happens in folders, told by the kernel: one inotify for all that is watched on an event loop.
 
 A user of the machine has few instances (128) and many watches. A library that watches trees by itself takes an instance
 and a thread for each, and follows links out of a workspace. Here a folder is watched by its open descriptor, so that
@@ -11,6 +11,7 @@ import os
 import struct
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final, Protocol
 
 CLOSE_WRITE: Final = 0x8
@@ -28,6 +29,8 @@ _MASK: Final = CLOSE_WRITE | MOVED_FROM | MOVED_TO | CREATE | DELETE | _DELETE_S
 _HEAD: Final = struct.Struct("iIII")
 _READ_BYTES: Final = 1 << 16
 _PAUSE_SECONDS: Final = 0.05
+# For all that is watched in this process: what takes longer than a loop should wait.
+THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="longshore-files")
 # More than the kernel keeps (16,384 by default), for the last look.
 _MOST_READS: Final = 100
 
@@ -63,7 +66,7 @@ class Inotify:
         # Folders are added by threads that walk through them.
         self._lock = threading.Lock()
         self._folders: dict[int, dict[Watcher, str]] = {}
-        self._watchers: set[Watcher] = set()
+        self._numbers: dict[Watcher, set[int]] = {}
         self._resume: asyncio.TimerHandle | None = None
         loop.add_reader(self._fd, self._readable)
 
@@ -76,39 +79,43 @@ class Inotify:
         found = cls._of_loops.get(loop)
         if found is None:
             found = cls._of_loops[loop] = cls(loop)
-        found._watchers.add(watcher)
+        found._numbers[watcher] = set()
         return found
 
     def leave(self, watcher: Watcher) -> None:
         self.forget(watcher)
         with self._lock:
-            self._watchers.discard(watcher)
-            if self._watchers:
+            self._numbers.pop(watcher, None)
+            if self._numbers:
                 return
             del self._of_loops[self._loop]
             if self._resume is not None:
                 self._resume.cancel()
             self._loop.remove_reader(self._fd)
-            os.close(self._fd)
+        # The kernel takes 10 ms for it, which are not the loop's.
+        THREAD.submit(os.close, self._fd)
 
     def add(self, watcher: Watcher, fd: int, folder: str) -> None:
         """Watch an open folder, known to the watcher as `folder`. From any thread, and harmless after `leave()`."""
         with self._lock:
-            if watcher not in self._watchers:
+            if watcher not in self._numbers:
                 return
             number = self._libc.inotify_add_watch(self._fd, f"/proc/self/fd/{fd}".encode(), _MASK)
             if number < 0:
                 raise WatchesSpentError(os.strerror(ctypes.get_errno()))
             # Two sessions of an agent have the same workspace, and the kernel the same number for both.
             self._folders.setdefault(number, {})[watcher] = folder
+            self._numbers[watcher].add(number)
 
     def forget(self, watcher: Watcher, below: str | None = None) -> None:
         """Stop watching everything for this watcher, or a folder and what is below it."""
         with self._lock:
-            for number, watchers in list(self._folders.items()):
-                folder = watchers.get(watcher)
-                if folder is None or not (below is None or folder == below or folder.startswith(f"{below}/")):
+            numbers = self._numbers.get(watcher, set())
+            for number in tuple(numbers):
+                watchers = self._folders[number]
+                if below is not None and not f"{watchers[watcher]}/".startswith(f"{below}/"):
                     continue
+                numbers.discard(number)
                 del watchers[watcher]
                 if not watchers:
                     del self._folders[number]
@@ -144,10 +151,11 @@ class Inotify:
     def _tell(self, number: int, mask: int, name: str) -> None:
         with self._lock:
             if mask & _OVERFLOW:
-                told = {watcher: "" for watchers in self._folders.values() for watcher in watchers}
+                told = dict.fromkeys(self._numbers, "")
             elif mask & _IGNORED:
                 told = {}
-                self._folders.pop(number, None)
+                for watcher in self._folders.pop(number, {}):
+                    self._numbers[watcher].discard(number)
             else:
                 told = dict(self._folders.get(number, {}))
         for watcher, folder in told.items():

@@ -4,10 +4,10 @@ Told by the kernel where it can; where that watches no more folders, the workspa
 workspace that is too large for either is not watched, and somebody is told. Names only: no file is opened."""
 
 import asyncio
+import heapq
 import os
 import time
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,13 +28,12 @@ LONGEST_PATH: Final = 300
 MOST_WALKS: Final = 50  # through new folders, at a time
 # A disk's clock ticks more slowly than ours.
 _TICK_NS: Final = 20_000_000
-# For all sessions of the process: a walk is short, and happens at the beginning and where folders are made.
-_THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="longshore-files")
 
 
 class Watching:
-    """While it is open, `emit` is called on the event loop with what changes; at its end with the rest. It costs no
-    thread and, while nothing happens, no time."""
+    """While it is open, `emit` is called on the event loop with what changes; at its end with the rest. At most 100
+    paths an event, the last one then says how many more there were (`… and 312 more`). All of a process share a thread;
+    while nothing happens, no time is spent."""
 
     def __init__(self, workspace: Path, emit: Callable[[ProviderEvent], None]) -> None:
         self._workspace, self._emit = workspace, emit
@@ -130,8 +129,10 @@ class Watching:
         """Watch the folders there, and take note of the files that changed since then."""
         began = time.time_ns() - _TICK_NS
         try:
-            for path in await asyncio.get_running_loop().run_in_executor(_THREAD, self._found, folder, since):
+            found = await asyncio.get_running_loop().run_in_executor(inotify.THREAD, self._found, folder, since)
+            for path in found[:MOST_PENDING]:
                 self._touched(path)
+            self._more += len(found[MOST_PENDING:])
         except TooMuchError as error:
             self._give_up(f"it holds {error}")
         except WatchesSpentError:
@@ -190,13 +191,11 @@ class Watching:
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._last = None, asyncio.get_running_loop().time()
-        pending, more = sorted(map(_named, self._pending)), self._more
+        paths, more = heapq.nsmallest(MOST_PATHS, self._pending), self._more + len(self._pending) - MOST_PATHS
         self._pending, self._more = set(), 0
-        if not pending:
-            return
-        if (more := more + len(pending) - MOST_PATHS) > 0:
-            pending = [*pending[:MOST_PATHS], f"… and {more:,} more"]
-        self._emit(FilesTouched(paths=tuple(pending)))
+        if paths:
+            rest = [f"… and {more:,} more"] if more > 0 else []
+            self._emit(FilesTouched(paths=(*map(_named, paths), *rest)))
 
     def _give_up(self, why: str) -> None:
         if not self.given_up:
