@@ -117,7 +117,7 @@ class _Shell:
             if denied := _denied(program, texts, self._policy):
                 why = f"the policy denies {denied!r} (shell_deny)"
                 yield Judgement("deny", "denied", shown, "high", why)
-            if why := hidden(program, rest, handed_on):
+            if why := hidden(program, rest, handed_on, command.given):
                 yield _asked("opaque", "medium", shown, why, self._policy)
             if rule := found_by_rule(program, texts):
                 yield _asked(*rule, shown, f"it is of the kind that asks first: {rule[0]}", self._policy)

@@ -34,8 +34,8 @@ _INLINE: Final = {
     "deno": "eval",
 }
 _STARTS_PROGRAMS: Final = re.compile(
-    r"subprocess|os\.(system|popen|exec|spawn)|pty\.|child_process|execSync|spawnSync|\bexec[lv]?[pe]*\s*[(' \"]"
-    r"|system\s*[(' \"]|popen|`|%x|\|\s*getline|\beval\b|__import__"
+    r"subprocess|os\.(system|popen|exec|spawn)|pty\.spawn|child_process|execSync|spawnSync|(?<![.\w])exec\s*[(' \"]"
+    r"|(?<![.\w])system\s*[(' \"]|popen|%x|\|\s*getline|(?<![.\w])eval\b|__import__"
 )
 _KNOWN_FOLDER: Final = re.compile(r"\$\{?(HOME|PWD|VIRTUAL_ENV|TMPDIR)\}?/[^$]*")
 # Others may be somebody's aliases.
@@ -112,7 +112,7 @@ def scripts(program: str, words: Sequence[Word], command: Simple) -> Iterator[st
         yield from (" ".join(word.text for word in words[at + 1 :]) for at in places[:1])
 
 
-def hidden(program: str, words: Sequence[Word], handed_on: Sequence[str]) -> str:
+def hidden(program: str, words: Sequence[Word], handed_on: Sequence[str], given: Sequence[str] = ()) -> str:
     """Why it cannot be said what this program does; empty if it can."""
     texts = [word.text for word in words]
     files = [word for word in words if not word.text.startswith(("-", "+"))]
@@ -127,10 +127,11 @@ def hidden(program: str, words: Sequence[Word], handed_on: Sequence[str]) -> str
         return "it gives a command another name"
     if program == "git":
         return _hidden_by_git(words)
-    option = _INLINE.get(program)
-    code = [text for text in texts if option == "" or (option is not None and any(t.startswith(option) for t in texts))]
-    if any(_STARTS_PROGRAMS.search(text) for text in code):
-        return "it starts programs out of code that is not read here"
+    if program in _INLINE:
+        code = [*given, *(texts if any(text.startswith(_INLINE[program]) for text in texts) else ())]
+        backticks = program in ("perl", "ruby", "php") and any("`" in text for text in code)
+        if backticks or any(_STARTS_PROGRAMS.search(text) for text in code):
+            return "it starts programs out of code that is not read here"
     return ""
 
 
