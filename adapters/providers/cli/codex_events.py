@@ -93,7 +93,8 @@ class Narration:
         self._options = options
         self._workspace = workspace
         self.paths: dict[str, tuple[str, ...]] = {}
-        self._held = ""
+        self._held = ""  # said, and perhaps the answer
+        self._begun = ""  # being said
         self._diff = ""
         self._used: dict[str, int] | None = None
         self._named: set[str] = set()
@@ -104,6 +105,7 @@ class Narration:
             case "item/agentMessage/delta":
                 if self._held:  # another text begins
                     yield from self.went_on()
+                self._begun += _text(said.get("delta"))
                 yield TextDelta(text=_text(said.get("delta")))
             case "item/started" if isinstance(item, dict):
                 yield from self._started(item)
@@ -125,10 +127,10 @@ class Narration:
                 yield from self._unknown(method)
 
     def went_on(self) -> Iterator[ProviderEvent]:
-        """The agent says or does more: what it said before was not its answer."""
-        if self._held:
-            yield Message(text=self._held)
-        self._held = ""
+        """The agent says or does more: what it said before was not its answer. A follow-up cuts it short."""
+        if text := self._held or self._begun:
+            yield Message(text=text)
+        self._held = self._begun = ""
 
     def answered(self) -> Iterator[ProviderEvent]:
         """Nothing comes after what it said last."""
@@ -137,6 +139,7 @@ class Narration:
         if self._held:
             yield Result(text=self._held)
         self._held = self._diff = ""
+        yield from self.went_on()
 
     def _started(self, item: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         kind, number = _text(item.get("type")), _text(item.get("id"))
@@ -152,6 +155,7 @@ class Narration:
     def _completed(self, item: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         kind, number = _text(item.get("type")), _text(item.get("id"))
         if kind == "agentMessage":
+            self._begun = ""
             yield from self.went_on()
             self._held = _text(item.get("text"))
             if item.get("phase") == "commentary":
