@@ -18,8 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from adapters.errors import ErrorClass, ProviderError
 from adapters.local_server import LocalServer
+from adapters.providers.cli.refusals import refusal
 from adapters.providers.credentials import CONNECT_SECONDS, READ_SECONDS, Credentials
-from adapters.providers.wire import BY_STATUS, retry_after
 
 Wire = Literal["anthropic", "openai", "gemini"]
 
@@ -161,16 +161,9 @@ class KeyProxy:
                 ErrorClass.TRANSPORT,
             )
             return  # which closes the connection: the program sees it break as well
-        admitted.trouble = self._trouble(response, answer.first) if failed else None
+        told = refusal(response.status_code, response.headers, answer.first, self._credentials()) if failed else None
+        admitted.trouble = told
         await send({"type": "http.response.body", "body": b""})
-
-    def _trouble(self, response: httpx2.Response, body: bytes) -> ProviderError:
-        status = response.status_code
-        error_class = BY_STATUS.get(status, ErrorClass.INVALID_REQUEST if status < 500 else ErrorClass.TRANSPORT)
-        told = self._credentials().told(_message(body) or response.reason_phrase or "no reason given")
-        return ProviderError(
-            f"the model's server answered {status}: {told}", error_class, retry_after(response.headers)
-        )
 
     def _address(self, scope: Scope, credentials: Credentials) -> str:
         path = scope["path"]
@@ -220,16 +213,6 @@ async def _body(receive: Receive) -> bytes:
             raise _TooLargeError
         more = message.get("more_body", False)
     return b"".join(parts)
-
-
-def _message(body: bytes) -> str:
-    """What the vendor says is wrong; each puts it at the same place."""
-    try:
-        said = json.loads(body)
-        error = said[0]["error"] if isinstance(said, list) else said["error"]
-        return str(error["message"] if isinstance(error, dict) else error)
-    except (ValueError, LookupError, TypeError):
-        return body.decode("utf-8", "replace").strip()
 
 
 async def _refuse(send: Send, status: int, reason: str) -> None:
