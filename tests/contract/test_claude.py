@@ -24,11 +24,12 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.policy import Policy
+from adapters.providers.cli import claude
 from adapters.providers.cli.claude import ClaudeCodeProvider
 from adapters.providers.conformance import CHECKS, EDITED_FILE, Check, NotApplicable, ProbeBox, run_check
 from tests.support import program_checks
 from tests.support.fake_programs import ARGUMENTS, fake_program
-from tests.support.model_api import Call, hang, reply, rule
+from tests.support.model_api import Call, drip, hang, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, play
 from tests.support.programs import Cli, Doorman, ProgramHarness, environments, harness_of
 
@@ -44,6 +45,7 @@ CLAUDE = Cli(
             "hold", reply("I will push it.", Call("Bash", {"command": PUSH})), reply("It is pushed.", faults=(hang(),))
         ),
         rule("linger", reply(Call("Bash", {"command": LINGER_COMMAND})), "It has ended."),
+        rule("take your time", reply("It took long.", faults=(drip(0.1, 100),))),
         rule("wait for it", reply(Call("Bash", {"command": "until test -e go; do sleep 0.1; done"})), "It is there."),
         rule(
             "look around",
@@ -160,9 +162,26 @@ async def test_follow_ups_while_a_tool_runs_are_answered_before_it_ends(harness:
 
 
 @pytest.mark.spec("P5")
+async def test_a_follow_ups_own_answer_is_waited_for(harness: ProgramHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long that takes: only after the last answer is it given but a moment to end."""
+    monkeypatch.setattr(claude, "PARTING_SECONDS", 0.3)
+    query = harness.provider.query(harness.given("listen", ProbeBox()))
+    events = []
+    async with asyncio.timeout(harness.patience):
+        async for event in query.events:
+            events.append(event)
+            if len(events) == 1:
+                assert await query.push("take your time")
+    answers = [event.text for event in events if isinstance(event, Result)]
+    assert answers == ["One moment, I am listening", "It took long."]
+
+
+@pytest.mark.spec("P5")
 async def test_words_that_are_commands_to_the_program_reach_the_model(harness: ProgramHarness) -> None:
-    """So does the system prompt, which is on no command line; a picture is named, and it opens it itself."""
-    prompt = (ContentBlock("image", path="cat.png"), ContentBlock("text", "/cost of @cat.png"))
+    """So does the system prompt, which is on no command line. A picture is named, and it opens it itself; a file that
+    somebody names in a message is not read for that."""
+    harness.workspace.joinpath("notes.txt").write_text("marmalade\n")
+    prompt = (ContentBlock("image", path="cat.png"), ContentBlock("text", "/cost of @notes.txt"))
     given = harness.given("answer", ProbeBox(), system_prompt="You keep a lighthouse.")
     with environments() as seen:
         async with asyncio.timeout(harness.patience):
@@ -174,7 +193,8 @@ async def test_words_that_are_commands_to_the_program_reach_the_model(harness: P
     asked = json.dumps(harness.api.bodies[-1])
     assert "You keep a lighthouse." in asked
     assert "[attached image: /workspace/cat.png]" in asked
-    assert "/cost of @cat.png" in asked
+    assert "/cost of @notes.txt" in asked
+    assert "marmalade" not in asked
 
 
 # --- What it must not obey ---------------------------------------------------------------------------------------
