@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -39,19 +38,8 @@ NONSENSE = {
 }
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    folder = private_folder()
-    yield folder
-    shutil.rmtree(folder)
-
-
-@asynccontextmanager
-async def codex_is(
-    body: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = "0.166.0", offers: str = "app-server"
-) -> AsyncIterator[ProgramHarness]:
+def put(folder: Path, body: str, *, version: str = "0.166.0", offers: str = "app-server") -> None:
     """A shell script in codex's place. `body` is what it does when it is started as a server."""
-    real = find("codex")
     program = folder / "codex"
     program.write_text(
         f"""#!/bin/sh
@@ -62,21 +50,31 @@ async def codex_is(
         esac\n"""
     )
     program.chmod(0o755)
+
+
+@pytest.fixture
+def folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where codex is found, and nowhere else."""
+    real, folder = find("codex"), private_folder()
     readable = [str(folder), *(map(str, real.readable) if real else ())]
-    facts = {"name": "codex", "argv": [str(program)], "readable": readable}
-    (folder / "codex.json").write_text(json.dumps(facts))
+    (folder / "codex.json").write_text(json.dumps({"argv": [str(folder / "codex")], "readable": readable}))
     monkeypatch.setenv(VARIABLE, str(folder))
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+async def harness(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProgramHarness]:
     async with harness_of(CODEX, monkeypatch) as harness:
         yield harness
-    monkeypatch.delenv(VARIABLE)
 
 
 @pytest.mark.spec("P6", "P12")
-async def test_nonsense_is_a_failure_in_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nonsense_is_a_failure_in_words(folder: Path, harness: ProgramHarness) -> None:
     for what, body in NONSENSE.items():
-        async with codex_is(body, folder, monkeypatch) as harness:
-            events = await play(harness, "answer")
-            end = failed(events)
+        put(folder, body)
+        events = await play(harness, "answer")
+        end = failed(events)
         assert end.error_class is ErrorClass.INTERNAL, (what, end)
         assert "codex" in end.message, (what, end)
         assert len(end.message) < 1000, what
@@ -86,9 +84,7 @@ async def test_nonsense_is_a_failure_in_words(folder: Path, monkeypatch: pytest.
 
 
 @pytest.mark.spec("P6", "P12")
-async def test_fields_of_the_wrong_kind_and_unknown_events_end_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_fields_of_the_wrong_kind_and_unknown_events_end_nothing(folder: Path, harness: ProgramHarness) -> None:
     odd = [
         {"method": "item/started", "params": {"item": 5}},
         {"method": "item/started", "params": {"item": {"type": "teleport", "id": 7}}},
@@ -103,15 +99,15 @@ async def test_fields_of_the_wrong_kind_and_unknown_events_end_nothing(
         {"method": "turn/completed", "params": {"turn": {"id": "U", "status": "completed"}}},
     ]
     body = HELLO + "".join(f"echo '{json.dumps(line)}'\n" for line in odd) + "read -r line; read -r line"
-    async with codex_is(body, folder, monkeypatch) as harness:
-        events = await play(harness, "answer")
+    put(folder, body)
+    events = await play(harness, "answer")
     told = [event.text for event in events if isinstance(event, Progress)]
     assert told == ["codex: item/started", "codex: teleport", "codex: of/the/future"]
     assert events[-1] == Result(text="All is well")
 
 
 @pytest.mark.spec("P6")
-async def test_a_follow_up_taken_too_late_gets_a_turn_of_its_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_follow_up_taken_too_late_gets_a_turn_of_its_own(folder: Path, harness: ProgramHarness) -> None:
     """Codex has said yes to it, and ended the turn without looking at it."""
     body = (
         HELLO
@@ -127,26 +123,28 @@ async def test_a_follow_up_taken_too_late_gets_a_turn_of_its_own(folder: Path, m
         echo '{"method":"turn/completed","params":{"turn":{"id":"V","status":"completed"}}}'
         read -r line"""
     )
-    async with codex_is(body, folder, monkeypatch) as harness:
-        query = harness.provider.query(harness.given("answer", ProbeBox()))
-        events = []
-        async for event in query.events:
-            events.append(event)
-            if isinstance(event, TextDelta):
-                assert await query.push(FOLLOW_UP)
+    put(folder, body)
+    query = harness.provider.query(harness.given("answer", ProbeBox()))
+    events = []
+    async for event in query.events:
+        events.append(event)
+        if isinstance(event, TextDelta):
+            assert await query.push(FOLLOW_UP)
     assert [event.text for event in events if isinstance(event, Result)] == ["first", "second"]
 
 
 @pytest.mark.spec("P6", "P12")
 async def test_a_version_nobody_has_tried_is_used_and_that_is_said(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, harness: ProgramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    require("codex")
-    real = find("codex")
+    with monkeypatch.context() as patched:
+        patched.delenv(VARIABLE)
+        require("codex")
+        real = find("codex")
     assert real is not None
-    async with codex_is(f'exec {real.argv[0]} "$@" ;;', folder, monkeypatch, version="7.0.1") as harness:
-        found = await harness.provider.detect()
-        events = await play(harness, "answer")
+    put(folder, f'exec {real.argv[0]} "$@" ;;', version="7.0.1")
+    found = await harness.provider.detect()
+    events = await play(harness, "answer")
     assert (found.installed, found.version) == (True, "7.0.1")
     notes = [event.text for event in events if isinstance(event, Progress) and "7.0.1 is newer" in event.text]
     assert len(notes) == 1
@@ -154,11 +152,9 @@ async def test_a_version_nobody_has_tried_is_used_and_that_is_said(
 
 
 @pytest.mark.spec("P6", "P12")
-async def test_a_version_that_cannot_be_led_is_refused_with_what_to_do(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with codex_is("exit 1", folder, monkeypatch, version="0.9.0", offers="exec") as harness:
-        end = failed(await play(harness, "answer"))
+async def test_a_version_that_cannot_be_led_is_refused_with_what_to_do(folder: Path, harness: ProgramHarness) -> None:
+    put(folder, "exit 1", version="0.9.0", offers="exec")
+    end = failed(await play(harness, "answer"))
     assert end.error_class is ErrorClass.INVALID_REQUEST
     assert "codex 0.9.0 has no `app-server`" in end.message
     assert "make clis" in end.message
