@@ -173,7 +173,7 @@ class _Reader:
     def _add(self, word: Word) -> None:
         if not self._now.words and ASSIGNMENT.match(word.text):
             self._now.assignments.append(word.text)
-        else:
+        elif word.text or word.quoted:  # else it was but the end of a line that goes on
             self._now.words.append(word)
 
     def _end(self) -> int:

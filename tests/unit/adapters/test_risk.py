@@ -106,6 +106,7 @@ MERGE = [
     "git pu\\\nsh",
     "g\\\nit push",
     "# a comment \\\ngit push",
+    "\\\n git push",
     "echo a#b; git push",
     "git push # only a comment",
     "true\ngit push",
