@@ -1,0 +1,187 @@
+"""Messages to real CLI agents, through the fleet: answered once, remembered elsewhere, asked about, put away and
+gone on with, in the sandbox and without the key."""
+
+import asyncio
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from adapters.registry import Drivers, Registry
+from models import Approval, PendingQuestion, ProgramState, Session, Usage
+from models.base import now
+from tests.contract.test_claude import CLAUDE
+from tests.contract.test_codex import CODEX
+from tests.integration.conftest import MakeFleet
+from tests.support.fleet import Fleet
+from tests.support.model_api import Call, ModelApi, hang, refuse, reply, rule, script
+from tests.support.program_checks import LINGER_COMMAND, LINGERS
+from tests.support.programs import Cli, ProgramHarness, living, require
+from tests.support.servers import private_folder, wait_until
+from workers.approvals import decide_call
+from workers.questions import give_answer
+
+pytestmark = [pytest.mark.spec("P5", "P6", "F9", "F10"), pytest.mark.parametrize("database_kind", ["sqlite"])]
+
+ASK = {"title": "Colour", "question": "Which?", "options": ["red", "blue"]}
+RULES = (
+    rule("has been decided", "So it is: {text}"),
+    rule("was interrupted|were interrupted", "I went on."),
+    rule("remember", "I remember."),
+    rule("paint", reply(Call("~ask_user_question$", ASK)), "I wait for the answer."),
+    rule(
+        "tell them", reply(Call("~send_message$", {"text": "half way"})), reply("done", faults=(refuse("overloaded"),))
+    ),
+)
+SHELL = {
+    "claude": Call("Bash", {"command": "git push origin main", "description": "push"}),
+    "codex": Call(
+        "~shell|exec_command$", {"cmd": "git push origin main", "command": ["git", "push", "origin", "main"]}
+    ),
+}
+LINGERING = {
+    "claude": Call("Bash", {"command": LINGER_COMMAND}),
+    "codex": Call("~shell|exec_command$", {"cmd": LINGER_COMMAND, "command": ["sh", "-c", LINGER_COMMAND]}),
+}
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(params=[CLAUDE, CODEX], ids=lambda cli: cli.name)
+def cli(request: pytest.FixtureRequest) -> Cli:
+    require(request.param.name)
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+async def api(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ModelApi]:
+    key, address, path = cli.keys
+    push = rule("publish", reply(SHELL[cli.name]), "It is published.")
+    approved = rule("boss approved it", reply(SHELL[cli.name]), "Now it is published.")
+    async with ModelApi(script(approved, push, *RULES), strict=False) as api:
+        monkeypatch.setenv(key, ProgramHarness.key)
+        monkeypatch.setenv(address, f"{api.url}{path}")
+        yield api
+
+
+@pytest.fixture
+async def folder() -> AsyncIterator[Path]:
+    made = private_folder()
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+async def make_worker(cli: Cli, api: ModelApi, make_fleet: MakeFleet, folder: Path) -> Any:
+    async def make(root: str = "workspaces") -> Fleet:
+        provider = cli.provider()
+        registry = Registry(providers=Drivers("provider", {provider.manifest.adapter_id: provider}))
+        return await make_fleet(registry, workspace_root=folder / root, default_provider=provider.manifest.adapter_id)
+
+    return make
+
+
+@pytest.fixture
+async def fleet(make_worker: Any, cli: Cli) -> Fleet:
+    fleet: Fleet = await make_worker()
+    await fleet.add_group(provider=fleet.runtime.settings.default_provider, model=cli.model)
+    return fleet
+
+
+async def answers(fleet: Fleet) -> list[str]:
+    return [row.content["text"] for row in await fleet.outbox() if row.kind == "chat" and "question" not in row.content]
+
+
+async def test_it_answers_and_remembers_on_another_machine(fleet: Fleet, make_worker: Any, api: ModelApi) -> None:
+    await fleet.send("remember the marmalade")
+    assert await fleet.answer_wakes() == ["completed"]
+    other = await make_worker("elsewhere")
+    await other.send("do you remember?")
+    assert await other.answer_wakes() == ["completed"]
+    assert await answers(fleet) == ["I remember.", "I remember."]
+    assert "marmalade" in str(api.bodies[-1])
+    assert len(await fleet.rows(Usage)) >= 2
+    [state] = await fleet.rows(ProgramState)
+    assert ProgramHarness.key.encode() not in state.state
+
+
+@pytest.mark.spec("M17", "T2")
+async def test_a_question_holds_no_process_and_its_answer_is_gone_on_with(fleet: Fleet) -> None:
+    await fleet.send("paint it")
+    assert await fleet.answer_wakes() == ["parked"]
+    assert await answers(fleet) == []
+    [question] = await fleet.rows(PendingQuestion)
+    answered = await give_answer(fleet.db, question.id, "blue", "me")
+    assert answered is not None
+    fleet.bells.wake(answered.session_id, fleet.runtime.settings.default_provider)
+    assert await fleet.answer_wakes() == ["completed"]
+    [said] = await answers(fleet)
+    assert "- ask_user_question: blue" in said
+
+
+@pytest.mark.spec("P14")
+async def test_what_is_risky_waits_for_approval_and_is_then_done_once(fleet: Fleet) -> None:
+    await fleet.send("publish it")
+    assert await fleet.answer_wakes() == ["parked"]
+    [approval] = await fleet.rows(Approval)
+    assert approval.category == "merge"
+    assert "git push origin main" in approval.summary
+    decided = await decide_call(fleet.db, approval.id, approve=True, decided_by="boss")
+    for session_id, provider in decided.wakes:
+        fleet.bells.wake(session_id, provider or "")
+    assert await fleet.answer_wakes() == ["completed"]
+    assert await answers(fleet) == ["Now it is published."]
+    [approval] = await fleet.rows(Approval)
+    assert approval.status == "used"
+
+
+@pytest.mark.spec("R3", "M7")
+async def test_an_outage_in_the_middle_is_gone_on_from_and_nothing_is_said_twice(fleet: Fleet) -> None:
+    await fleet.send("tell them")
+    assert await fleet.answer_wakes() == ["waiting"]
+    await fleet.execute(update(Session).values(resume_after=now()))
+    await fleet.sweep()
+    await fleet.settle_down()
+    assert await answers(fleet) == ["half way", "I went on."]
+
+
+@pytest.mark.spec("P14", "F9")
+async def test_nothing_of_it_is_left_in_the_fleet(fleet: Fleet, folder: Path) -> None:
+    await fleet.send("remember")
+    await asyncio.wait_for(fleet.settle_down(), 120)
+    assert list((folder / "workspaces" / ".homes").glob("*/*")) == []
+
+
+@pytest.mark.spec("P12", "M7", "F9")
+async def test_nothing_survives_a_killed_worker_and_the_message_is_answered_once(
+    cli: Cli, api: ModelApi, make_fleet: MakeFleet, folder: Path
+) -> None:
+    provider = cli.provider().manifest.adapter_id
+    api.script = script(rule("linger", reply(LINGERING[cli.name]), reply("late", faults=(hang(),))))
+    fleet = await make_fleet(workspace_root=folder / "workspaces", default_provider=provider)
+    await fleet.add_group(provider=provider, model=cli.model)
+    accepted = await fleet.send("linger")
+    settings: dict[str, Any] = fleet.runtime.settings.model_dump(mode="json")
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.program_worker", json.dumps(settings), accepted.session_id, provider],
+        cwd=ROOT,
+    )  # fmt: skip
+    try:
+        await asyncio.to_thread(wait_until, lambda: len(living(LINGERS)) >= 2, 60, "the agent's own shell")
+    finally:
+        worker.send_signal(signal.SIGKILL)
+        worker.wait()
+    await asyncio.to_thread(wait_until, lambda: not living(LINGERS), 10, "the end of everything the agent had started")
+    assert list((folder / "workspaces" / ".homes").glob("*/*"))
+    api.script = script(rule("linger", "answered after all"))
+    await fleet.execute(update(Session).values(lease_expires_at=now(-1)))
+    await fleet.sweep()
+    await fleet.settle_down()
+    assert [row.content["text"] for row in await fleet.outbox()] == ["answered after all"]
+    assert list((folder / "workspaces" / ".homes").glob("*/*")) == []
