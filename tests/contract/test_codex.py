@@ -157,6 +157,16 @@ async def test_instructions_and_pictures_reach_the_model(harness: ProgramHarness
     assert "data:image/png;base64," in sent
 
 
+@pytest.mark.spec("P6", "P17")
+async def test_what_was_counted_before_is_not_counted_again(harness: ProgramHarness) -> None:
+    first = await play(harness, "answer")
+    assert isinstance(first[0], SessionStarted)
+    again = await play(harness, "resume", continuation=first[0].continuation)
+    for events in (first, again):
+        [report] = [event for event in events if isinstance(event, UsageReport)]
+        assert 0 < report.output_tokens < 10
+
+
 @pytest.mark.spec("P6")
 async def test_a_conversation_that_is_gone_is_begun_anew_and_that_is_said(harness: ProgramHarness) -> None:
     gone = "00000000-0000-4000-8000-000000000000"

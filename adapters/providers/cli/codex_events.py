@@ -97,10 +97,12 @@ class Narration:
         self._begun = ""  # being said
         self._diff = ""
         self._used: dict[str, int] | None = None
+        self._at_work = False
         self._named: set[str] = set()
 
     def hear(self, method: str, said: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         item = said.get("item")
+        self._at_work = self._at_work or method.startswith("item/")
         match method:
             case "item/agentMessage/delta":
                 if self._held:  # another text begins
@@ -189,7 +191,7 @@ class Narration:
                 return None
 
     def _usage(self, usage: object) -> Iterator[UsageReport]:
-        """It counts over the whole thread, and may tell the same count twice."""
+        """It counts over the whole thread, begins with what was before, and may tell the same count twice."""
         told: Mapping[str, Any] = usage if isinstance(usage, dict) else {}
         total, last = _counts(told.get("total")), _counts(told.get("last"))
         before = self._used or {name: total[name] - last[name] for name in _COUNTS}
@@ -197,7 +199,7 @@ class Narration:
         new = {name: total[name] - before[name] for name in _COUNTS}
         if any(count < 0 for count in new.values()):
             new = last  # it counts anew
-        if any(new.values()):
+        if self._at_work and any(new.values()):
             cached, written = new["cachedInputTokens"], new["cacheWriteInputTokens"]
             used = catalog.Tokens(
                 input=max(0, new["inputTokens"] - cached - written),
