@@ -18,12 +18,13 @@ from adapters.policy import Policy
 from adapters.risk_files import is_manifest, is_secret
 from adapters.risk_rules import Risk, found_by_rule, subcommands
 from adapters.risk_shell import MOST_CARRIED, SHELLS, hidden, program_of, scripts, started, starts, starts_unknown
-from adapters.shell_words import Line, Simple, Word, read_line
+from adapters.shell_quoting import Simple, Word
+from adapters.shell_words import Line, read_line
 
 SUMMARY_LIMIT: Final = 200
 # Lines within lines: enough for whatever anybody writes, and an end to what is made to have none.
 MOST_LINES: Final = 200
-MOST_READ: Final = 200_000  # characters, of all of them
+MOST_READ: Final = 100_000  # characters, of all of them
 _CHANGES_FILES: Final = {"tee", "mv", "cp", "rm", "truncate", "dd", "install", "ln", "patch", "sponge", "ed", "ex"}
 _IN_PLACE: Final = {"sed", "gsed", "perl", "ruby", "yq", "awk", "gawk"}
 _ORDER: Final = {"allow": 0, "ask": 1, "deny": 2}
@@ -133,7 +134,10 @@ def _denied(program: str, words: Sequence[str], policy: Policy) -> str:
     """The pattern that fits it as it is, or without the options before its subcommand."""
     if not policy.shell_deny:
         return ""
-    forms = [" ".join([program, *words]), *(" ".join([program, *words[at:]]) for at in subcommands(words))]
+    forms = [
+        " ".join([program, *words]),
+        *(" ".join([program, *words[at : at + MOST_CARRIED]]) for at in subcommands(words)),
+    ]
     return next((one for one in policy.shell_deny if any(fnmatch.fnmatchcase(form, one) for form in forms)), "")
 
 
