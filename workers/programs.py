@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -16,6 +17,7 @@ from adapters.contracts import ParkedError, Query, QueryInput, ToolBox
 from adapters.errors import ErrorClass, ProviderError
 from adapters.events import (
     ApprovalRequested,
+    FilesTouched,
     Message,
     Progress,
     ProviderEvent,
@@ -25,6 +27,7 @@ from adapters.events import (
     ToolResult,
 )
 from adapters.providers.cli.home import pack
+from adapters.providers.instrumentation import Instrumented
 from adapters.sandbox.port import Sandbox
 from adapters.station import ProgramProvider, Station, ToolDoor
 from models.base import AnyRow, new_id
@@ -76,6 +79,7 @@ class ProgramRun:
         self._version: str | None = None
         self._packed: bytes | None = None
         self._acted = False
+        self._told: set[str] = set()  # files the program said it touched, which the watch will see as well
         self._working: dict[str, ExitStack] = {}
         self._ending: asyncio.Task[None] | None = None
 
@@ -104,6 +108,7 @@ class ProgramRun:
         held.enter_context(runtime.admission.admit(name, self._provider.needs.memory_bytes))
         state = await runtime.db.read(lambda conn: load_state(conn, turn.lease.session_id, turn.provider))
         home = await held.enter_async_context(runtime.homes.lend(state))
+        await held.enter_async_context(Instrumented(sandbox, Path(given.cwd), self._see))
         self._station = Station(sandbox, home, self, self._guard)
         return replace(given, prompt=prompt, station=self._station)
 
@@ -150,6 +155,8 @@ class ProgramRun:
                     self._working[call_id].enter_context(self._watchdog.busy())
             case ToolResult(id=call_id) if call_id in self._working:
                 self._working.pop(call_id).close()
+            case FilesTouched(paths=paths):
+                self._told |= set(paths)
             case ApprovalRequested():
                 return None  # the guard has, with the id by which it is decided
             case Result() if self.parked is not None:
@@ -157,6 +164,16 @@ class ProgramRun:
         if self.parked is not None and self._ending is None:
             self._ending = asyncio.create_task(self._end_soon(query))
         return event
+
+    def _see(self, event: ProviderEvent) -> None:
+        """What the watch over the workspace has seen: told once, if the program has told of it itself."""
+        if isinstance(event, FilesTouched):
+            told = self._told & set(event.paths)
+            self._told -= told
+            event = FilesTouched(paths=tuple(path for path in event.paths if path not in told))
+            if not event.paths:
+                return
+        self._journal.add(event)
 
     async def _end_soon(self, query: Query) -> None:
         await asyncio.sleep(LAST_WORDS_SECONDS)

@@ -297,6 +297,15 @@ async def test_when_the_budget_is_spent_no_program_is_started(worker: tuple[Flee
     assert "the daily budget of poor ($0.20) is spent" in turn.error
 
 
+@pytest.mark.spec("P13")
+async def test_what_it_does_to_its_workspace_is_seen(worker: tuple[Fleet, Diarist]) -> None:
+    fleet, _ = worker
+    await fleet.send("write poem.txt")
+    await fleet.settle_down()
+    events = {row.type: row.payload for row in await fleet.events()}
+    assert events["files_touched"]["paths"] == ["poem.txt"]
+
+
 @pytest.mark.spec("T6")
 async def test_without_a_sandbox_it_is_refused_in_words(make_worker: MakeDiarists) -> None:
     fleet, diarist = await make_worker(sandbox="docker", sandbox_image="no-such-image")

@@ -2,13 +2,15 @@
 word. For tests of the fleet around programs; the real ones have the provider contract.
 
 Words in a prompt: `use TOOL {json}` calls a tool of ours over MCP, `want COMMAND` asks before it runs a command,
-`listen` waits for a follow-up, `break` fails with a rate limit, `stay` never ends. The answer is the diary."""
+`write FILE` writes it and says nothing of it, `listen` waits for a follow-up, `break` fails with a rate limit, `stay`
+never ends. The answer is the diary."""
 
 import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -23,7 +25,7 @@ from adapters.providers.cli.query import ProgramQuery
 from adapters.risk import Intent
 from adapters.station import Needs, ToolDoor
 
-_WORDS = re.compile(r"^(use|want|listen|break|stay)\b ?(.*)$", re.MULTILINE)
+_WORDS = re.compile(r"^(use|want|write|listen|break|stay)\b ?(.*)$", re.MULTILINE)
 
 
 class Diarist:
@@ -98,6 +100,8 @@ class DiaristQuery(ProgramQuery):
                 if permission.word == "allow":
                     self._diarist.done.append(rest)
                 return permission.word
+            case "write":
+                (Path(self.given.cwd) / rest).write_text("written")
             case "listen":
                 self.listening.set()
                 return _said(await self._heard.get())
