@@ -26,6 +26,7 @@ from adapters.events import (
 from adapters.policy import Policy
 from adapters.providers.cli import claude
 from adapters.providers.cli.claude import ClaudeCodeProvider
+from adapters.providers.cli.home import put
 from adapters.providers.conformance import CHECKS, EDITED_FILE, Check, NotApplicable, ProbeBox, run_check
 from tests.support import program_checks
 from tests.support.fake_programs import ARGUMENTS, fake_program
@@ -195,6 +196,19 @@ async def test_words_that_are_commands_to_the_program_reach_the_model(harness: P
     assert "[attached image: /workspace/cat.png]" in asked
     assert "/cost of @notes.txt" in asked
     assert "marmalade" not in asked
+
+
+@pytest.mark.spec("P5", "F10")
+async def test_a_conversation_that_does_not_read_is_begun_anew(harness: ProgramHarness) -> None:
+    given = harness.given("answer", ProbeBox(), continuation="00000000-0000-4000-8000-000000000002")
+    assert given.station is not None
+    put(given.station.home, f".claude/projects/-workspace/{given.continuation}.jsonl", "no conversation\n")
+    async with asyncio.timeout(harness.patience):
+        events = [event async for event in harness.provider.query(given).events]
+    assert isinstance(events[0], SessionStarted)
+    assert events[0].continuation != given.continuation
+    assert [event.text for event in events if isinstance(event, Progress)] == [claude.LOST]
+    assert [event.text for event in events if isinstance(event, Result)] == ["Good morning to you"]
 
 
 # --- What it must not obey ---------------------------------------------------------------------------------------

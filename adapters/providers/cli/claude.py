@@ -1,11 +1,9 @@
 """`claude-code`: Anthropic's Claude Code, led by lines of JSON on its pipes.
 
-It asks before every command and every file (`_SETTINGS`), and the fleet's guard answers. Nothing in the workspace is
-obeyed as settings, hooks or MCP servers unless the group's policy says so; its own schedules, questions and worktrees
-are switched off, because the fleet has its own."""
+It asks before every command and every file, and the fleet's guard answers. Nothing in the workspace is obeyed as
+settings, hooks or MCP servers unless the group's policy says so (`claude_settings.py`)."""
 
 import asyncio
-import json
 import re
 import uuid
 from collections.abc import Mapping
@@ -16,6 +14,7 @@ from adapters.contracts import Capabilities, ContentBlock, Detection, Manifest, 
 from adapters.errors import ErrorClass, ProviderError
 from adapters.events import Message, Progress, Result
 from adapters.providers import catalog
+from adapters.providers.cli import claude_settings
 from adapters.providers.cli.claude_events import OUR_TOOLS, Reader, answered, failure, intent, is_lost, results
 from adapters.providers.cli.installation import Inspection, detection, find, inspect, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Pass
@@ -23,43 +22,14 @@ from adapters.providers.cli.program import Program, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble
 from adapters.providers.credentials import anthropic_credentials
 from adapters.sandbox.port import Door
-from adapters.station import MCP_SERVER, Needs, ToolDoor
+from adapters.station import Needs, ToolDoor
 
 ADAPTER_ID: Final = "claude-code"
 PROGRAM: Final = "claude"
 TRIED: Final = ("2.1.325", "2.1.325")
 PARTING_SECONDS: Final = 10.0  # to end by itself after its answer, or after it was told to stop
-_PROMPT_FILE: Final = ".longshore/system-prompt.md"
-_MCP_FILE: Final = ".longshore/mcp.json"
+LOST: Final = "the earlier conversation could not be found; this is a new one"
 _CONVERSATION: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_QUIET: Final = {
-    "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-    "DISABLE_AUTOUPDATER": "1",
-    "DISABLE_TELEMETRY": "1",
-    "DISABLE_ERROR_REPORTING": "1",
-    # The fleet reschedules, and holds no slot meanwhile.
-    "CLAUDE_CODE_MAX_RETRIES": "0",
-    "CLAUDE_CODE_DISABLE_NONSTREAMING_FALLBACK": "1",
-    # Our tools are offered from the start, not found by a search.
-    "ENABLE_TOOL_SEARCH": "false",
-    # It ends with its answer; what it leaves in the background would end with it.
-    "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS": "1",
-    "CLAUDE_CODE_DISABLE_CRON": "1",
-    "CLAUDE_CODE_DISABLE_WORKFLOWS": "1",
-    # What lies outside the conversation's own file does not travel.
-    "CLAUDE_CODE_DISABLE_AUTO_MEMORY": "1",
-    "CLAUDE_CODE_DISABLE_FILE_CHECKPOINTING": "1",
-    # Else a file that somebody names in a message is read without asking.
-    "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
-}
-_WITHOUT: Final = (
-    *("AskUserQuestion", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree", "ExitPlanMode"),
-    *("ExitWorktree", "ListAgents", "Monitor", "ReportFindings", "ScheduleWakeup", "SendMessage", "WebFetch"),
-    "Workflow",
-)
-# Without these rules it only asks about what it finds dangerous itself: `cat .env` is not among that.
-_ASKS: Final = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Skill", "WebSearch", "Write")
-_SETTINGS: Final = {"permissions": {"ask": list(_ASKS)}}
 
 
 class ClaudeCodeProvider:
@@ -120,19 +90,19 @@ class ClaudeCodeQuery(ProgramQuery):
     # --- Follow-ups ---
 
     async def push(self, text: str) -> bool:
-        return await self._prompt([_said(text)])
-
-    async def _prompt(self, content: list[dict[str, Any]]) -> bool:
-        """It counts before it is written: from here on the program is not let go before it has answered."""
         if self._program is None:
             return False
-        number = str(uuid.uuid4())
-        self._unanswered[number] = None
-        message = {"type": "user", "uuid": number, "message": {"role": "user", "content": content}}
+        message = self._asked([_said(text)])
         if await self._program.write(message):
             return True
-        self._unanswered.pop(number, None)
+        self._unanswered.pop(message["uuid"], None)
         return False
+
+    def _asked(self, content: list[dict[str, Any]]) -> dict[str, Any]:
+        """It counts before it is written: from here on the program is not let go before it has answered."""
+        number = str(uuid.uuid4())
+        self._unanswered[number] = None
+        return {"type": "user", "uuid": number, "message": {"role": "user", "content": content}}
 
     def _settle(self, result: Mapping[str, Any]) -> None:
         """Take off what it has answered: at least what it was asked first."""
@@ -151,7 +121,7 @@ class ClaudeCodeQuery(ProgramQuery):
         known = self._known_conversation()
         async with self._proxy.admit() as admitted, station_of(self.given).tool_doors.open(self.given.tools) as tools:
             if not await self._run(inspection, known, admitted, tools):
-                self._notes.append(_LOST)
+                self._notes.append(LOST)
                 await self._run(inspection, None, admitted, tools)
 
     def _known_conversation(self) -> str | None:
@@ -162,63 +132,51 @@ class ClaudeCodeQuery(ProgramQuery):
         projects = station_of(self.given).home / ".claude" / "projects"
         if _CONVERSATION.fullmatch(wanted) and any(projects.glob(f"*/{wanted}.jsonl")):
             return wanted
-        self._notes.append(_LOST)
+        self._notes.append(LOST)
         return None
 
     async def _run(self, inspection: Inspection, known: str | None, admitted: Pass, tools: ToolDoor) -> bool:
         """False: the program does not know the conversation after all."""
         sandbox, (workspace, home) = station_of(self.given).sandbox, place_of(self.given)
         model_port, tool_port = sandbox.ports(2)
-        token = {"Authorization": f"Bearer {tools.token}"}
-        server = {"type": "http", "url": f"http://127.0.0.1:{tool_port}/mcp", "headers": token, "alwaysLoad": True}
         async with self.start(
             inspection.installation,
-            [*_arguments(self.given, inspection, home), *(("--resume", known) if known else ())],
-            env={
-                **_QUIET,
-                "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model_port}",
-                "ANTHROPIC_API_KEY": admitted.token,
-            },
+            [*claude_settings.arguments(self.given, inspection, home), *(("--resume", known) if known else ())],
+            env=claude_settings.environment(model_port, admitted.token),
             doors=(Door(model_port, admitted.socket), Door(tool_port, tools.socket)),
-            files={
-                _MCP_FILE: json.dumps({"mcpServers": {MCP_SERVER: server}}),
-                _PROMPT_FILE: self.given.system_prompt,
-            },
+            files=claude_settings.files(self.given, tool_port, tools.token),
         ) as program:
             try:
-                return await self._talk(program, inspection.version, workspace)
+                return await self._talk(program, inspection, workspace)
             except ProviderError as error:
                 raise with_trouble(error, admitted) from error
             finally:
                 self._program = None
 
-    async def _talk(self, program: Program, version: str, workspace: str) -> bool:
-        reader, done = Reader(workspace), False
-        self._program, self._unanswered = program, {}
-        await self._prompt(_content(self.given, workspace))
+    async def _talk(self, program: Program, inspection: Inspection, workspace: str) -> bool:
+        reader, clock = Reader(workspace), asyncio.timeout(None)
+        self._unanswered = {}
+        await program.write(self._asked(_content(self.given, workspace)))
+        # Without its word on what it has taken, nobody knows whether a follow-up was answered.
+        self._program = program if inspection.offers("--replay-user-messages") else None
         try:
-            async with asyncio.timeout(None) as clock:
+            async with clock:
                 async for message in program.messages():
-                    if message.get("type") == "result" and is_lost(message) and self.given.continuation:
+                    if is_lost(message) and self.given.continuation:
                         return False
-                    await self._hear(message, reader, program, version, workspace)
-                    if message.get("type") == "result":
-                        if not self.waits and (error := failure(message)):
-                            raise error
-                        self._settle(message)
-                        done = self.waits or not self._unanswered
-                    if done or self.waits:
-                        # It may be told nothing more: whoever pushes now comes too late.
-                        self._program = None
+                    await self._hear(message, reader, program, inspection.version, workspace)
+                    if self.waits or not self._unanswered:
+                        self._program = None  # whoever pushes now comes too late
                         if clock.when() is None:
                             clock.reschedule(asyncio.get_running_loop().time() + PARTING_SECONDS)
-                    if done:
-                        program.close_input()
+                        if message.get("type") == "result":
+                            program.close_input()
         except TimeoutError:
-            done = True  # it has said all; leaving here ends it
+            if not clock.expired():
+                raise
         for event in reader.rest():
             await self.say(event)
-        if not done and not self.waits:
+        if self._unanswered and not self.waits:
             raise program.broke(await program.ended())
         return True
 
@@ -237,7 +195,11 @@ class ClaudeCodeQuery(ProgramQuery):
         for event in reader.take(message):
             # Quicker than the interruption: said on the way, for the turn is not over.
             await self.say(Message(text=event.text) if self.waits and isinstance(event, Result) else event)
-        if self._refused in results(message):
+        if message.get("type") == "result":
+            if not self.waits and (error := failure(message)):
+                raise error
+            self._settle(message)
+        if self._refused and self._refused in results(message):
             # Not before: interrupted earlier, it would note down that a person said no.
             await program.write(
                 {"type": "control_request", "request_id": str(uuid.uuid4()), "request": {"subtype": "interrupt"}}
@@ -265,9 +227,6 @@ class ClaudeCodeQuery(ProgramQuery):
         return {"behavior": "allow", "updatedInput": given}
 
 
-_LOST: Final = "the earlier conversation could not be found; this is a new one"
-
-
 async def _inspected() -> Inspection:
     installation = find(PROGRAM)
     if installation is None:
@@ -278,34 +237,6 @@ async def _inspected() -> Inspection:
         return await inspect(installation)
     except OSError as error:
         raise ProviderError(f"{PROGRAM} does not run: {error}", ErrorClass.INTERNAL) from error
-
-
-def _arguments(given: QueryInput, inspection: Inspection, home: str) -> list[str]:
-    """What its help does not name is left out, except where it keeps the workspace from being obeyed."""
-    obeys = given.policy.obey_repository
-    settings = {**_SETTINGS, "enableAllProjectMcpServers": True} if obeys else _SETTINGS
-    arguments = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-    arguments += ["--permission-prompt-tool", "stdio", "--setting-sources", "project,local" if obeys else ""]
-    arguments += ["--mcp-config", str(Path(home, _MCP_FILE)), "--settings", json.dumps(settings)]
-    if not obeys:
-        arguments += ["--strict-mcp-config"]
-    for flag, value in {
-        "--model": given.model or ClaudeCodeProvider.default_model,
-        "--include-partial-messages": None,
-        "--replay-user-messages": None,
-        "--allowedTools": f"mcp__{MCP_SERVER}",
-        "--disallowedTools": ",".join(_WITHOUT),
-        # A system prompt of the fleet may be another one in the next turn.
-        "--system-prompt-snapshot": "off",
-        **({} if obeys else {"--disable-slash-commands": None}),
-    }.items():
-        if inspection.offers(flag):
-            arguments += [flag] if value is None else [flag, value]
-    if given.system_prompt and inspection.offers("--append-system-prompt[-file]"):
-        arguments += ["--append-system-prompt-file", str(Path(home, _PROMPT_FILE))]
-    elif given.system_prompt:
-        arguments += ["--append-system-prompt", given.system_prompt]
-    return arguments
 
 
 def _content(given: QueryInput, workspace: str) -> list[dict[str, Any]]:

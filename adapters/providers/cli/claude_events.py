@@ -157,8 +157,8 @@ def failure(message: Mapping[str, Any]) -> ProviderError | None:
 
 
 def is_lost(message: Mapping[str, Any]) -> bool:
-    """Whether a `result` says that there is no such conversation."""
-    return message.get("is_error") is True and LOST in str(message.get("errors"))
+    """Whether it says that there is no such conversation."""
+    return message.get("type") == "result" and message.get("is_error") is True and LOST in str(message.get("errors"))
 
 
 def answered(message: Mapping[str, Any]) -> set[str]:
