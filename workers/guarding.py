@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import ParkedError
 from adapters.policy import Policy
-from adapters.risk import Intent, judge
+from adapters.risk import Intent, Judgement, judge, judge_diff
 from adapters.station import Permission
 from models.base import AnyRow, new_id, storable_json
 from models.consent import find_approval
@@ -36,21 +36,34 @@ class FleetGuard:
         self._journal = journal
         self._consent = consent
         self._policy = policy
+        self._large_change_is_fine = False
         self.parked: ParkedError | None = None
 
     async def ask(self, intent: Intent) -> Permission:
         judgement = judge(intent, self._policy)
         if judgement.word == "allow":
             return Permission("allow")
+        return await self._decide(judgement, intent.tool, _wanted(intent))
+
+    async def see(self, change: str) -> Permission:
+        """A change grows: whether it may, said once for the turn. `change` is git's summary."""
+        judgement = judge_diff(change, self._policy)
+        if judgement.word == "allow" or self._large_change_is_fine:
+            return Permission("allow")
+        permission = await self._decide(judgement, "a large change", {"change": "large"})
+        self._large_change_is_fine = permission.word == "allow"
+        return permission
+
+    async def _decide(self, judgement: Judgement, tool: str, wanted: dict[str, Any]) -> Permission:
         facts = {"category": judgement.category, "summary": judgement.summary, "risk": judgement.risk}
         if judgement.word == "deny":
             return Permission("deny", judgement.why, **facts)  # type: ignore[arg-type]
-        step = await self._step(intent)
+        step = await self._step(tool, wanted)
         if step.status == "failed":
             return Permission("deny", step.output["text"], **facts)  # type: ignore[arg-type]
         wish = Wish(judgement.category, f"to {judgement.summary}", judgement.risk)
         try:
-            verdict = await self._consent.take(step.id, intent.tool, step.input, wish)
+            verdict = await self._consent.take(step.id, tool, step.input, wish)
         except ParkedError as parked:
             self.parked = parked
             return Permission("wait", WAIT, **facts)  # type: ignore[arg-type]
@@ -77,9 +90,9 @@ class FleetGuard:
         await self._finish(step.id, why, ok=False)
         return why
 
-    async def _step(self, intent: Intent) -> AnyRow:
+    async def _step(self, tool: str, wanted: dict[str, Any]) -> AnyRow:
         """Its step: that of the same wish while it waits or was refused, else a new one."""
-        wanted = json.loads(storable_json(_wanted(intent)))
+        wanted = json.loads(storable_json(wanted))
         digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:32]
         turn_id = self._journal.turn_id
         prefix = f"{KEY}{digest}:"
@@ -92,10 +105,10 @@ class FleetGuard:
             return known
 
         async def work(conn: AsyncConnection, _: int) -> None:
-            row = {"id": new_id(), "turn_id": turn_id, "key": key, "kind": "tool", "name": intent.tool[:200]}
+            row = {"id": new_id(), "turn_id": turn_id, "key": key, "kind": "tool", "name": tool[:200]}
             await insert_ignoring(conn, Step, **row, number=await count_steps(conn, turn_id) + 1, input=wanted)
 
-        await self._journal.write(work, activity=f"tool: {intent.tool}")
+        await self._journal.write(work, activity=f"tool: {tool}")
         written = await self._db.read(lambda conn: find_step(conn, turn_id, key))
         assert written is not None
         return written

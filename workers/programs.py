@@ -17,6 +17,7 @@ from adapters.contracts import ParkedError, Query, QueryInput, ToolBox
 from adapters.errors import ErrorClass, ProviderError
 from adapters.events import (
     ApprovalRequested,
+    DiffAvailable,
     FilesTouched,
     Message,
     Progress,
@@ -81,6 +82,8 @@ class ProgramRun:
         self._acted = False
         self._told: set[str] = set()  # files the program said it touched, which the watch will see as well
         self._working: dict[str, ExitStack] = {}
+        self._query: Query | None = None  # while it runs
+        self._judging: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -144,6 +147,7 @@ class ProgramRun:
 
     def hear(self, event: ProviderEvent, query: Query) -> ProviderEvent | None:
         """The event as it is to be passed on; None if somebody else has told of it."""
+        self._query = query
         match event:
             case SessionStarted():
                 self._continuation, self._version = event.continuation, (event.version or "")[:100] or None
@@ -174,6 +178,15 @@ class ProgramRun:
             if not event.paths:
                 return
         self._journal.add(event)
+        if isinstance(event, DiffAvailable) and self._query is not None and self._judging is None:
+            self._judging = asyncio.create_task(self._judge(event.summary, self._query))
+
+    async def _judge(self, change: str, query: Query) -> None:
+        """A change that has grown too large is looked at by a person before it grows further."""
+        assert self._guard is not None
+        if (await self._guard.see(change)).word == "wait":
+            await query.abort()
+        self._judging = None
 
     async def _end_soon(self, query: Query) -> None:
         await asyncio.sleep(LAST_WORDS_SECONDS)
@@ -183,6 +196,9 @@ class ProgramRun:
         """The program has ended: take what it remembers, before its home goes."""
         if self._ending is not None:
             self._ending.cancel()
+        self._query = None
+        if self._judging is not None:
+            await self._judging
         for working in self._working.values():
             working.close()
         if self._station is None or self._continuation is None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from adapters.providers import instrumentation
 from adapters.registry import AnyProvider, Drivers, Registry
 from models import Approval, PendingQuestion, ProgramState, Session, Step, Turn, Usage
 from models.base import now
@@ -304,6 +305,24 @@ async def test_what_it_does_to_its_workspace_is_seen(worker: tuple[Fleet, Diaris
     await fleet.settle_down()
     events = {row.type: row.payload for row in await fleet.events()}
     assert events["files_touched"]["paths"] == ["poem.txt"]
+
+
+@pytest.mark.spec("P14")
+async def test_a_change_that_grows_too_large_is_asked_about_once(
+    worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def huge(*_: Any) -> str:
+        return "300 files changed, 20000 insertions(+)"
+
+    monkeypatch.setattr(instrumentation, "diff_summary", huge)
+    fleet, _ = worker
+    await fleet.send("write poem.txt\nstay")
+    assert await fleet.answer_wakes() == ["parked"]
+    approval = await approve(fleet)
+    assert approval.category == "large diff"
+    await fleet.execute(update(ProgramState).values(reason="go on\nwrite other.txt\n"))
+    assert await fleet.answer_wakes() == ["completed"]
+    assert len(await fleet.rows(Approval)) == 1
 
 
 @pytest.mark.spec("T6")
