@@ -52,6 +52,7 @@ CLAUDE = Cli(
             "look around",
             reply("I look.", Call("Bash", {"command": "cat notes.txt"})),
             reply(Call("Read", {"file_path": "/workspace/notes.txt"})),
+            reply(Call("Bash", {"command": PUSH})),
             reply(Call("Agent", {"description": "d", "prompt": "help me", "subagent_type": "general-purpose"})),
             "That was all.",
         ),
@@ -88,16 +89,20 @@ async def test_claude_behaves_as_a_program(check: program_checks.Check, harness:
 
 @pytest.mark.spec("P5", "P14")
 async def test_everything_it_does_itself_is_asked_for(harness: ProgramHarness) -> None:
-    """Also what it would find harmless by itself: it reads without asking, otherwise, and `cat` any file."""
+    """Also what it would find harmless by itself: it reads without asking, otherwise, and `cat` any file. What the
+    policy denies it is told, and it goes on."""
+    harness.guard = Doorman(Policy(shell_deny=("git push*",)))
     harness.workspace.joinpath("notes.txt").write_text("marmalade\n")
     events = await play(harness, "look around")
     assert [(one.tool, one.command, one.paths, one.writes) for one in harness.guard.asked] == [
         ("Bash", "cat notes.txt", (), True),
         ("Read", "", ("notes.txt",), False),
+        ("Bash", PUSH, (), True),
         ("Bash", "true", (), True),  # its helper's
     ]
-    assert [event.name for event in events if isinstance(event, ToolCall)] == ["Bash", "Read", "Agent", "Bash"]
-    assert all(event.ok for event in events if isinstance(event, ToolResult))
+    assert [event.name for event in events if isinstance(event, ToolCall)] == ["Bash", "Read", "Bash", "Agent", "Bash"]
+    assert [event.ok for event in events if isinstance(event, ToolResult)] == [True, True, False, True, True]
+    assert "the policy denies" in json.dumps(harness.api.bodies[-1])
     assert [event.text for event in events if isinstance(event, Message | Result)] == ["I look.", "That was all."]
 
 
@@ -129,15 +134,6 @@ async def test_an_answer_that_was_quicker_than_the_interruption_is_none(monkeypa
             events = await play(harness, "risky")
     assert [event.type for event in events[-2:]] == ["approval_requested", "message"]
     assert not any(isinstance(event, Failed | Result) for event in events)
-
-
-@pytest.mark.spec("P5", "P14")
-async def test_what_the_policy_denies_is_told_to_the_agent(harness: ProgramHarness) -> None:
-    harness.guard = Doorman(Policy(shell_deny=("git push*",)))
-    events = await play(harness, "risky")
-    assert [event.ok for event in events if isinstance(event, ToolResult)] == [False]
-    assert [event.text for event in events if isinstance(event, Result)] == ["It is pushed."]
-    assert "the policy denies" in json.dumps(harness.api.bodies[-1])
 
 
 # --- What it is told ---------------------------------------------------------------------------------------------
@@ -290,12 +286,12 @@ async def test_an_end_without_a_word_is_told_with_what_it_complained_of(monkeypa
 
 
 @pytest.mark.spec("P5", "P12")
-@pytest.mark.parametrize(("version", "age"), [("1.0.3", "older"), ("9.9.9", "newer")])
+@pytest.mark.parametrize(("version", "age", "length"), [("1.0.3", "older", 10), ("9.9.9", "newer", 50_000_000)])
 async def test_an_unknown_version_is_led_with_what_its_help_names(
-    version: str, age: str, monkeypatch: pytest.MonkeyPatch
+    version: str, age: str, length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It says things nobody knows, and a line as long as a film; that costs nobody an answer."""
-    result = {"type": "tool_result", "tool_use_id": "unknown", "content": "x" * 50_000_000}
+    result = {"type": "tool_result", "tool_use_id": "unknown", "content": "x" * length}
     said = lines(
         {"type": "hologram", "session_id": SESSION, "light": 1},
         {"type": "assistant", "message": "none", "session_id": SESSION},
