@@ -157,7 +157,7 @@ async def test_instructions_and_pictures_reach_the_model(harness: ProgramHarness
     assert "data:image/png;base64," in sent
 
 
-@pytest.mark.spec("P6", "P17")
+@pytest.mark.spec("P6")
 async def test_what_was_counted_before_is_not_counted_again(harness: ProgramHarness) -> None:
     first = await play(harness, "answer")
     assert isinstance(first[0], SessionStarted)

@@ -4,6 +4,7 @@ Whatever is not here comes from codex itself, and from the workspace only if the
 what opens our doors is in variables, which its own shell does not pass on."""
 
 import json
+import os
 from typing import Any, Final
 
 from adapters.station import MCP_SERVER
@@ -32,6 +33,7 @@ OFF: Final = (
 
 def files(*, model_port: int, tool_port: int, workspace: str, obey_repository: bool) -> dict[str, str]:
     """By their path below the home."""
+    trust = "trusted" if obey_repository else "untrusted"
     config = {
         "model_provider": "longshore",
         "web_search": "disabled",  # it would look where the policy does not let it
@@ -40,8 +42,9 @@ def files(*, model_port: int, tool_port: int, workspace: str, obey_repository: b
         "skills": {"bundled": {"enabled": False}},
         "feedback": {"enabled": False},
         "features": {**dict.fromkeys(OFF, False), "hooks": obey_repository},
-        # Without an entry codex would trust the folder it is started in, and obey what lies in it.
-        "projects": {workspace: {"trust_level": "trusted" if obey_repository else "untrusted"}},
+        # Without an entry codex would trust the folder it is started in, and obey what lies in it. (It looks it up by
+        # its real path.)
+        "projects": {path: {"trust_level": trust} for path in (workspace, os.path.realpath(workspace))},
         "shell_environment_policy": {"inherit": "all", "exclude": [MODEL_TOKEN, TOOL_TOKEN]},
         "model_providers": {
             "longshore": {
