@@ -35,7 +35,6 @@ from models.base import AnyRow, new_id
 from models.consent import abandon_waits, steps_that_waited, still_waits
 from models.programs import load_state, save_interrupted, save_state
 from models.turns import set_turn
-from workers.approvals import Consent
 from workers.ending import NOTHING_NEW, Memory
 from workers.guarding import ALLOWED, KEY, FleetGuard
 from workers.journal import Journal
@@ -93,12 +92,7 @@ class ProgramRun:
         return min(asked, key=lambda parked: parked.seconds, default=None)
 
     async def prepare(
-        self,
-        given: QueryInput,
-        sandbox: Sandbox | None,
-        consent: Consent,
-        tools: JournaledToolBox,
-        held: AsyncExitStack,
+        self, given: QueryInput, sandbox: Sandbox | None, tools: JournaledToolBox, held: AsyncExitStack
     ) -> QueryInput:
         """What the program is given. `held` keeps its home and its memory on this machine until it is closed.
         ParkedError: what it waits for is not decided yet."""
@@ -106,7 +100,7 @@ class ProgramRun:
         if sandbox is None:
             why = f"{name} runs in a sandbox, and this machine has none that holds: see `longshore doctor`"
             raise ProviderError(why, ErrorClass.INVALID_REQUEST)
-        self._guard = FleetGuard(runtime.db, self._journal, consent, given.policy)
+        self._guard = FleetGuard(runtime.db, self._journal, tools.consent, given.policy)
         prompt = await self._prompt(str(given.prompt), tools)
         held.enter_context(runtime.admission.admit(name, self._provider.needs.memory_bytes))
         state = await runtime.db.read(lambda conn: load_state(conn, turn.lease.session_id, turn.provider))

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Final, NoReturn
 
 import structlog
 from pydantic import ValidationError
@@ -85,7 +85,7 @@ class JournaledToolBox:
         self._watchdog = watchdog
         self._caller = caller
         self._equipment = equipment
-        self._consent = consent
+        self.consent: Final = consent
         self._key_prefix = key_prefix
         # Calls whose result is on record as an event too, written with the step: nobody need report it again.
         self.told: set[str] = set()
@@ -163,7 +163,7 @@ class JournaledToolBox:
         """The step of a call that somebody must approve, and why it is not to be run after all. Parks the turn while
         nobody has decided."""
         step_id = earlier.id if earlier is not None else await self._begin(key, tool, arguments)
-        verdict = await self._consent.take(step_id, tool.name, arguments)
+        verdict = await self.consent.take(step_id, tool.name, arguments)
         if verdict.word == "begun" and not tool.idempotent:
             return step_id, ToolOutcome(EFFECT_UNKNOWN, ok=False)
         return step_id, ToolOutcome(verdict.why, ok=False) if verdict.word == "no" else None

@@ -12,16 +12,13 @@ from adapters.contracts import Limits, ParkedError, Query, QueryInput
 from adapters.errors import AdapterError, ErrorClass, ProviderError
 from adapters.events import Failed, Progress, ProviderEvent, Result, SessionStarted, ToolCall, ToolResult, UsageReport
 from adapters.model_port import ModelProvider
-from adapters.policy import Policy, PolicyError, parse_policy
+from adapters.policy import PolicyError, parse_policy
 from adapters.registry import AnyProvider
 from adapters.station import ProgramProvider
 from adapters.transcript import Item, Said
-from adapters.workspace import Workspace
 from models.database import uninterrupted
 from models.errors import LeaseLostError, StoreError
 from models.inbox import waits_to_interrupt
-from workers.actions.caller import Caller
-from workers.approvals import Consent
 from workers.budget import Purse, limits_of
 from workers.compaction import Compactor
 from workers.ending import NOTHING_NEW, Ended, Ending, Memory
@@ -36,13 +33,13 @@ from workers.loop import Stop, current_job
 from workers.media import Media
 from workers.model_journal import ModelJournal
 from workers.opening import Elsewhere, NoSuchSession, NothingToDo, OpenedTurn, open_next
-from workers.programs import OWN_TOOLS, PARKED, PROGRAM_USD, ProgramRun
+from workers.outfitting import outfit
+from workers.programs import PARKED, PROGRAM_USD, ProgramRun
 from workers.replies import ReplyTo
 from workers.runtime import Runtime
 from workers.system_prompt import system_prompt
 from workers.tool_loop import ToolLoop
-from workers.toolbox import Equipment, JournaledToolBox
-from workers.toolset import start_servers, tools_of
+from workers.toolbox import JournaledToolBox
 from workers.typing import Typing
 from workers.verdicts import Failure
 from workers.watchdog import SilenceError, Watchdog
@@ -280,7 +277,9 @@ class _Attempt:
             self._journal.add(Progress(text=note))
         self._prompt = format_prompt(turn.messages, media.notes)
         policy = parse_policy(turn.config)
-        tools = self._tools = await self._make_tools(provider, policy, workspace, servers)
+        tools = self._tools = await outfit(
+            runtime, turn, self._journal, self._watchdog, provider, policy, workspace, servers, self._key_prefix
+        )
         given = QueryInput(
             prompt=self._prompt,
             messages=tuple(plain_text(message) for message in turn.messages),
@@ -310,7 +309,7 @@ class _Attempt:
         await self._purse.hold(self._program.id, PROGRAM_USD)
         prompt = await system_prompt(runtime.settings.workspace_root, turn.folder, turn.name, (), given.policy)
         given = replace(given, system_prompt=prompt)
-        return await self._program.prepare(given, await runtime.sandbox(), self._consent, self._tools, held)
+        return await self._program.prepare(given, await runtime.sandbox(), self._tools, held)
 
     async def _start_loop(self, provider: ModelProvider, given: QueryInput, media: Media) -> ToolLoop:
         turn, runtime = self._turn, self._runtime
@@ -330,36 +329,6 @@ class _Attempt:
             media.load,
         )
         return self._loop
-
-    async def _make_tools(
-        self, provider: AnyProvider, policy: Policy, workspace: Workspace, servers: AsyncExitStack
-    ) -> JournaledToolBox:
-        turn, runtime = self._turn, self._runtime
-        caller = Caller(turn, policy, runtime.registry)
-        sandbox = await runtime.sandbox()
-        is_program = isinstance(provider, ProgramProvider)
-        tools = tools_of(runtime.registry, policy, sandboxed=sandbox is not None)
-        if is_program:
-            tools = {name: tool for name, tool in tools.items() if name not in OWN_TOOLS}
-        if caller.policy.mcp_servers:
-            external = await start_servers(servers, caller.policy, sandbox, workspace.root, tools)
-            tools |= external.tools
-            for name, why in external.problems.items():
-                self._journal.add(Progress(text=why if name in why else f"the MCP server {name} is not there: {why}"))
-        seconds = runtime.settings.approval_seconds
-        self._consent = Consent(runtime.db, runtime.bells, self._journal, caller, seconds)
-        return JournaledToolBox(
-            runtime.db,
-            runtime.bells,
-            tools,
-            self._journal,
-            self._watchdog,
-            caller,
-            Equipment(workspace, runtime.outbox.root, runtime.web, runtime.redactor, sandbox),
-            self._consent,
-            key_prefix=self._key_prefix,
-            reports=not is_program,
-        )
 
     def _hear(self, said: ProviderEvent, query: Query) -> None:
         event = said if self._program is None else self._program.hear(said, query)
