@@ -6,8 +6,10 @@ reaches the agent in place of the next tool it wants to use, or in a second run 
 import asyncio
 import json
 import re
+import shutil
 import uuid
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +17,11 @@ from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.errors import ErrorClass, ProviderError
 from adapters.events import Progress, Result
 from adapters.providers import catalog
+from adapters.providers.cli.home import pack, unpack
 from adapters.providers.cli.installation import Inspection, detection, find, inspect, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Pass
 from adapters.providers.cli.openclaw_events import OUR_TOOLS, Events, end_of, intent, our_line
-from adapters.providers.cli.openclaw_plugin import FILES
+from adapters.providers.cli.openclaw_plugin import FILES, HELLO
 from adapters.providers.cli.openclaw_settings import settings
 from adapters.providers.cli.program import Program, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble
@@ -63,8 +66,8 @@ class OpenclawProvider:
         ),
     )
     default_model = catalog.OPENAI.default
-    # A database with the conversation; what it notes of refused keys lies in another one, which does not travel.
-    needs = Needs(state=(_STATE,), memory_bytes=1 << 30)
+    # A database with the conversation, and what was not yet written into it when the program was ended.
+    needs = Needs(state=(_STATE, f"{_STATE}-wal"), memory_bytes=1 << 30)
 
     def __init__(self) -> None:
         self._proxy = KeyProxy("openai", openai_credentials)
@@ -89,6 +92,7 @@ class OpenclawQuery(ProgramQuery):
     def __init__(self, given: QueryInput, proxy: KeyProxy) -> None:
         super().__init__(given)
         self._proxy = proxy
+        self._notes: list[str] = []
         self._follow_ups: list[str] = []
         self._takes = True  # follow-ups
 
@@ -100,12 +104,15 @@ class OpenclawQuery(ProgramQuery):
 
     async def converse(self) -> None:
         inspection = await _inspected()
-        session = self._session()
+        session = await self._session()
+        if note := note_on(inspection, TRIED):
+            self._notes.append(note)
         prompt = _text(self.given, place_of(self.given)[0])
         async with self._proxy.admit() as admitted, station_of(self.given).tool_doors.open(self.given.tools) as tools:
             try:
                 while prompt:
-                    await self._run(inspection, session, prompt, admitted, tools)
+                    async with self._without_grudge(admitted):
+                        await self._run(inspection, session, prompt, admitted, tools)
                     prompt = "" if self.waits else "\n\n".join(self._follow_ups)
                     self._follow_ups.clear()
                     self._takes = bool(prompt)
@@ -115,16 +122,30 @@ class OpenclawQuery(ProgramQuery):
                 self._takes = False
                 await self._tell_usage(admitted)
 
-    def _session(self) -> str:
+    async def _session(self) -> str:
+        """By its number, which is ours to choose: it begins a conversation that it does not know."""
         wanted = self.given.continuation
-        return wanted if wanted and _CONVERSATION.fullmatch(wanted) else str(uuid.uuid4())
+        if not wanted:
+            return str(uuid.uuid4())
+        if not await asyncio.to_thread((station_of(self.given).home / _STATE).is_file):
+            self._notes.append(_LOST)
+        return wanted if _CONVERSATION.fullmatch(wanted) else str(uuid.uuid4())
 
-    async def _run(
-        self, inspection: Inspection, session: str, prompt: str, admitted: Pass, tools: ToolDoor
-    ) -> None:
+    @asynccontextmanager
+    async def _without_grudge(self, admitted: Pass) -> AsyncIterator[None]:
+        """A refused key is noted in the same database, and the next runs would not even ask: what it remembers is put
+        back to what it was."""
+        home = station_of(self.given).home
+        before = await asyncio.to_thread(pack, home, OpenclawProvider.needs.state)
+        try:
+            yield
+        finally:
+            if admitted.trouble and admitted.trouble.error_class in (ErrorClass.AUTH, ErrorClass.QUOTA):
+                await asyncio.to_thread(_put_back, home, before)
+
+    async def _run(self, inspection: Inspection, session: str, prompt: str, admitted: Pass, tools: ToolDoor) -> None:
         workspace, home = place_of(self.given)
         model_port, tool_port = station_of(self.given).sandbox.ports(2)
-        known = await asyncio.to_thread((station_of(self.given).home / _STATE).exists)
         config = settings(
             self.given,
             model=self.given.model or OpenclawProvider.default_model,
@@ -140,7 +161,7 @@ class OpenclawQuery(ProgramQuery):
         admitted.closed = _NO_PLUGIN
         async with self.start(
             inspection.installation,
-            _arguments(inspection, session, home),
+            _arguments(inspection, session, home, prompt),
             env={
                 "OPENCLAW_CONFIG_PATH": f"{home}/{_SETTINGS_FILE}",
                 "OPENCLAW_STATE_DIR": f"{home}/.openclaw",
@@ -157,10 +178,8 @@ class OpenclawQuery(ProgramQuery):
             outside=True,
         ) as program:
             await self.begin(session, inspection.version)
-            if note := note_on(inspection, TRIED):
-                await self.say(Progress(text=note))
-            if self.given.continuation and not known:
-                await self.say(Progress(text=_LOST))
+            while self._notes:
+                await self.say(Progress(text=self._notes.pop(0)))
             await self._listen(program, admitted, workspace)
 
     async def _listen(self, program: Program, admitted: Pass, workspace: str) -> None:
@@ -169,8 +188,9 @@ class OpenclawQuery(ProgramQuery):
             said = our_line(line)
             if said is None:
                 printed.append(line)
-            elif "hello" in said:
+            elif said.get("ask") == HELLO:
                 admitted.closed = ""
+                await program.write({"id": HELLO})
             elif "ask" in said:
                 await self._answer(program, said, workspace)
             elif "model" in said:
@@ -188,7 +208,8 @@ class OpenclawQuery(ProgramQuery):
         if end.error:
             raise ProviderError(f"openclaw: {end.error}", ErrorClass.INTERNAL)
         if end.text:
-            await self.say(Result(text=end.text))
+            for event in events.whole(Result(text=end.text)):
+                await self.say(event)
 
     async def _answer(self, program: Program, said: Mapping[str, Any], workspace: str) -> None:
         tool, params = str(said.get("tool")), said.get("params")
@@ -221,8 +242,13 @@ async def _inspected() -> Inspection:
         raise ProviderError(f"{PROGRAM} does not run: {error}", ErrorClass.INTERNAL) from error
 
 
-def _arguments(inspection: Inspection, session: str, home: str) -> list[str]:
-    return ["agent", "--local", "--json", "--session-id", session, "--message-file", f"{home}/{_PROMPT_FILE}"]
+def _arguments(inspection: Inspection, session: str, home: str, prompt: str) -> list[str]:
+    arguments = ["agent", "--local", "--session-id", session]
+    if inspection.offers("--json"):
+        arguments += ["--json"]
+    if inspection.offers("--message-file"):
+        return [*arguments, "--message-file", f"{home}/{_PROMPT_FILE}"]
+    return [*arguments, "--message", prompt]
 
 
 def _api(options: Mapping[str, Any]) -> str:
@@ -242,6 +268,14 @@ def _text(given: QueryInput, workspace: str) -> str:
         block.text if block.type == "text" else f"[attached {block.type}: {Path(workspace, block.path)}]"
         for block in given.prompt
     )
+
+
+def _put_back(home: Path, packed: bytes) -> None:
+    folder = home / _STATE.partition("/")[0]
+    if folder.is_symlink():
+        folder.unlink()
+    shutil.rmtree(folder, ignore_errors=True)
+    unpack(packed, home)
 
 
 def _refusal(text: str) -> ProviderError:

@@ -8,7 +8,17 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from adapters.errors import ErrorClass, ProviderError
-from adapters.events import FilesTouched, Message, Progress, ProviderEvent, TextDelta, Thinking, ToolCall, ToolResult
+from adapters.events import (
+    FilesTouched,
+    Message,
+    Progress,
+    ProviderEvent,
+    Result,
+    TextDelta,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from adapters.providers.cli.openclaw_plugin import KEY
 from adapters.risk import Intent
 from adapters.station import MCP_SERVER
@@ -40,27 +50,36 @@ def intent(tool: str, params: Mapping[str, Any], workspace: str) -> Intent:
 
 
 class Events:
-    """The lines of one run. It remembers the calls that are under way."""
+    """The lines of one run. It remembers the calls that are under way, and what of a text was written already."""
 
     def __init__(self, workspace: str) -> None:
         self._workspace = workspace
         self._edits: dict[str, tuple[str, ...]] = {}
+        self._written = ""
 
     def take(self, stream: str, data: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         phase = data.get("phase")
         match stream:
             case "assistant" if delta := data.get("delta"):
+                self._written += str(delta)
                 yield TextDelta(text=str(delta))
             case "thinking" | "reasoning" if delta := data.get("delta"):
                 yield Thinking(text=str(delta))
             case "item" if data.get("kind") == "preamble" and phase == "end" and data.get("progressText"):
-                yield Message(text=str(data["progressText"]))
+                yield from self.whole(Message(text=str(data["progressText"])))
             case "tool":
                 yield from self._tool(phase, str(data.get("toolCallId")), str(data.get("name")), data)
             case "assistant" | "thinking" | "reasoning":
                 return
             case _ if stream not in _QUIET:
                 yield Progress(text=f"{stream} {phase or ''}".strip()[:100])
+
+    def whole(self, said: Message | Result) -> Iterator[ProviderEvent]:
+        """A whole text, with what of it was not written before: it writes in pieces, and not the last one always."""
+        if said.text.startswith(self._written) and said.text != self._written:
+            yield TextDelta(text=said.text[len(self._written) :])
+        self._written = ""
+        yield said
 
     def _tool(self, phase: object, number: str, tool: str, data: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         name = tool.removeprefix(OUR_TOOLS)
