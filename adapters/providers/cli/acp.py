@@ -6,9 +6,9 @@ description. They read and write files themselves, in the sandbox: nothing of th
 import asyncio
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 PROTOCOL: Final = 1
 INVALID_PARAMS: Final = -32602
+MAX_EXPLAINED: Final = 3
 MAX_IMAGE: Final = 10 << 20
 
 
@@ -66,6 +67,20 @@ class Launch:
     seed: str = ""
 
 
+@dataclass(frozen=True)
+class Meter:
+    """What was used of the model, as its server counts."""
+
+    wire: Wire
+    admitted: Pass
+
+    def read(self) -> catalog.Tokens:
+        """Since it was last read."""
+        seen = used(self.wire, self.admitted.answers)
+        self.admitted.answers.clear()
+        return seen
+
+
 class AcpDriver(ABC):
     """A provider whose program speaks ACP."""
 
@@ -95,8 +110,12 @@ class AcpDriver(ABC):
     def vendor(self, given: QueryInput) -> catalog.Vendor:
         """Whose prices it pays."""
 
+    def worded(self, text: str) -> str:
+        """A message, so that the program takes it for one."""
+        return text
+
     def tool_name(self, call_id: str, title: str, kind: str) -> str:
-        return _events().name_by_title(call_id, title, kind)
+        return str(_events().name_by_title(call_id, title, kind))
 
     def query(self, given: QueryInput) -> "AcpQuery":
         return AcpQuery(given, self)
@@ -112,11 +131,15 @@ class AcpQuery(ProgramQuery):
         self._driver = driver
         self._name: Final = driver.manifest.adapter_id
         self._follow_ups: list[str] = []
+        self._refusals: list[str] = []  # to be explained
+        self._explained = 0
         self._open = True  # follow-ups are still taken
         self._listener: acp_events.Listener | None = (
             None  # while it is about this attempt: not while it replays old ones
         )
+        self._rpc: JsonRpc
         self._session = ""
+        self._sees_images = False
 
     async def push(self, text: str) -> bool:
         """Said as soon as the answer under way is there: programs that are asked anew while they work drop what they
@@ -129,37 +152,43 @@ class AcpQuery(ProgramQuery):
     # --- The attempt ---
 
     async def converse(self) -> None:
-        await asyncio.to_thread(_events)  # whose schema takes most of a second
-        station, given = station_of(self.given), self.given
-        workspace, home = place_of(given)
-        way = self._driver.proxy(given.options)
-        async with AsyncExitStack() as held:
-            tools = await held.enter_async_context(station.tool_doors.open(given.tools))
-            tool_port, *more = station.sandbox.ports(2 if way else 1)
-            opened = [Door(tool_port, tools.socket)]
-            doors = Doors(workspace, home, f"http://127.0.0.1:{tool_port}/mcp", tools.token)
-            admitted: Pass | None = None
-            if way:
-                admitted = await held.enter_async_context(way[1].admit())
-                opened.append(Door(more[0], admitted.socket))
-                doors = Doors(
-                    *(workspace, home, doors.tools_url, doors.tools_token),
-                    model_url=f"http://127.0.0.1:{more[0]}",
-                    model_token=admitted.token,
-                )
-            launch = await self._driver.launch(given, doors)
-            try:
-                async with self.start(
-                    launch.installation, launch.arguments, env=launch.env, doors=opened, files=launch.files,
-                    outside=launch.outside,
-                ) as program:  # fmt: skip
-                    await self._lead(program, launch, doors, (way[0], admitted) if way and admitted else None)
-            except ProviderError as error:
-                raise (with_trouble(error, admitted) if admitted else error) from None
-            finally:
-                self._open = False
+        try:
+            async with self._opened() as (doors, opened, meter):
+                try:
+                    await self._attempt(doors, opened, meter)
+                except ProviderError as error:
+                    raise (with_trouble(error, meter.admitted) if meter else error) from None
+        finally:
+            self._open = False
 
-    async def _lead(self, program: Program, launch: Launch, doors: Doors, meter: tuple[Wire, Pass] | None) -> None:
+    @asynccontextmanager
+    async def _opened(self) -> AsyncIterator[tuple[Doors, list[Door], Meter | None]]:
+        """The ways to our tools, and to its model if it has one of ours."""
+        station = station_of(self.given)
+        way = self._driver.proxy(self.given.options)
+        async with AsyncExitStack() as held:
+            tools = await held.enter_async_context(station.tool_doors.open(self.given.tools))
+            tool_port, model_port = station.sandbox.ports(2)
+            doors = Doors(*place_of(self.given), f"http://127.0.0.1:{tool_port}/mcp", tools.token)
+            if way is None:
+                yield doors, [Door(tool_port, tools.socket)], None
+                return
+            wire, proxy = way
+            admitted = await held.enter_async_context(proxy.admit())
+            doors = replace(doors, model_url=f"http://127.0.0.1:{model_port}", model_token=admitted.token)
+            opened = [Door(tool_port, tools.socket), Door(model_port, admitted.socket)]
+            yield doors, opened, Meter(wire, admitted)
+
+    async def _attempt(self, doors: Doors, opened: list[Door], meter: Meter | None) -> None:
+        await asyncio.to_thread(_events)  # whose schema takes most of a second
+        launch = await self._driver.launch(self.given, doors)
+        async with self.start(
+            launch.installation, launch.arguments, env=launch.env, doors=opened, files=launch.files,
+            outside=launch.outside,
+        ) as program:  # fmt: skip
+            await self._lead(program, launch, doors, meter)
+
+    async def _lead(self, program: Program, launch: Launch, doors: Doors, meter: Meter | None) -> None:
         """Talk and listen until one of both is over."""
         rpc = JsonRpc(program, self._answer, self._hear)
         self._rpc = rpc
@@ -178,7 +207,7 @@ class AcpQuery(ProgramQuery):
                 task.cancel()
             await asyncio.gather(talking, listening, return_exceptions=True)
 
-    async def _talk(self, rpc: JsonRpc, launch: Launch, doors: Doors, meter: tuple[Wire, Pass] | None) -> None:
+    async def _talk(self, rpc: JsonRpc, launch: Launch, doors: Doors, meter: Meter | None) -> None:
         try:
             is_new, notes = await self._begin(rpc, launch, doors)
             await self.begin(self._session, launch.version)
@@ -189,10 +218,11 @@ class AcpQuery(ProgramQuery):
             self._listener = _events().Listener(self._name, doors.workspace, ours, self._driver.tool_name)
             while True:
                 await self._one_answer(rpc, said, meter)
-                if self.waits or not self._follow_ups:
+                if self.waits or not (self._refusals or self._follow_ups):
                     self._open = False
                     return
-                said = [_text("\n\n".join(self._follow_ups))]
+                said = [_text(self._driver.worded("\n\n".join([*self._refusals, *self._follow_ups])))]
+                self._refusals.clear()
                 self._follow_ups.clear()
         except RpcError as error:
             raise ProviderError(f"{self._name} refused: {_reason(error)}", ErrorClass.INTERNAL) from None
@@ -248,7 +278,7 @@ class AcpQuery(ProgramQuery):
             raise ProviderError(f"{self._name} began a conversation without a name", ErrorClass.INTERNAL)
         self._session = session
 
-    async def _one_answer(self, rpc: JsonRpc, said: list[dict[str, Any]], meter: tuple[Wire, Pass] | None) -> None:
+    async def _one_answer(self, rpc: JsonRpc, said: list[dict[str, Any]], meter: Meter | None) -> None:
         assert self._listener is not None
         told = catalog.Tokens()
         try:
@@ -264,13 +294,13 @@ class AcpQuery(ProgramQuery):
             raise ProviderError(f"{self._name} said nothing, and ended with {ended.reason}", ErrorClass.INTERNAL)
         if ended.reason != "end_turn":
             await self.say(Progress(text=f"{self._name} ended with {ended.reason}"))
-        await self._say_all(self._listener.answered())
+        # What it said without knowing why it may not is no answer yet.
+        await self._say_all(self._listener.went_on() if self._refusals else self._listener.answered())
 
-    async def _report(self, meter: tuple[Wire, Pass] | None, told: catalog.Tokens) -> None:
+    async def _report(self, meter: Meter | None, told: catalog.Tokens) -> None:
         """What the model's server has counted, else what the program says."""
         if meter is not None:
-            seen = used(meter[0], meter[1].answers)
-            meter[1].answers.clear()
+            seen = meter.read()
             told = told if seen == catalog.Tokens() else seen
         if told != catalog.Tokens():
             given = self.given
@@ -302,11 +332,18 @@ class AcpQuery(ProgramQuery):
             return asked.option("allow")
         await self._say_all(self._listener.ended(asked.call, ok=False))
         if permission.word == "deny":
-            # The protocol's no has no room for a reason.
-            await self.say(Progress(text=f"{asked.call.name} was refused: {permission.why}"[:300]))
+            await self._explain(f"{permission.summary or asked.call.name}: {permission.why}"[:1000])
         else:
-            self._stopping = asyncio.create_task(self._rpc.notify("session/cancel", sessionId=self._session))
+            # Before the no, after which it would ask its model what to do about it.
+            await self._rpc.notify("session/cancel", sessionId=self._session)
         return asked.option("reject")
+
+    async def _explain(self, why: str) -> None:
+        """The protocol's no has no room for a reason: it is told after, but not for ever to who does not listen."""
+        await self.say(Progress(text=f"not allowed: {why}"[:300]))
+        self._explained += 1
+        if self._explained <= MAX_EXPLAINED:
+            self._refusals.append(f"[Not allowed: {why}. Go on without it, or say that it cannot be done.]")
 
     async def _say_all(self, events: Iterable[ProviderEvent]) -> None:
         for event in events:
@@ -318,7 +355,7 @@ class AcpQuery(ProgramQuery):
         blocks = (ContentBlock("text", self.given.prompt),) if isinstance(self.given.prompt, str) else self.given.prompt
         said = [_text(prefix)] if prefix else []
         for block in blocks:
-            said.append(_text(block.text) if block.type == "text" else await self._attached(block))
+            said.append(_text(self._driver.worded(block.text)) if block.type == "text" else await self._attached(block))
         return said
 
     async def _attached(self, block: ContentBlock) -> dict[str, Any]:

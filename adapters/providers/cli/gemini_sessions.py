@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from adapters.providers.cli.home import put
+
 FOLDER: Final = ".gemini"
 PROJECT: Final = "longshore"
 CHATS: Final = f"{FOLDER}/tmp/{PROJECT}/chats"  # noqa: S108 - in the home
@@ -37,10 +39,27 @@ def seed() -> tuple[str, dict[str, str]]:
 def make_ready(home: Path, session: str | None) -> None:
     """Only the conversation that is continued stays, and of its files those in which something was said."""
     for number, path in enumerate(_files(home)):
-        if session and path.name.endswith(f"-{session[:8]}.jsonl") and b'\n{"id":' in path.read_bytes():
-            path.rename(path.with_name(_name(session, number)))
-        else:
-            path.unlink()
+        said = path.read_text(encoding="utf-8", errors="replace")
+        path.unlink()
+        if session and path.name.endswith(f"-{session[:8]}.jsonl") and '\n{"id":' in said:
+            put(home, f"{CHATS}/{_name(session, number)}", _healed(said))
+
+
+def _healed(said: str) -> str:
+    """It keeps a tool's result twice, beside the call and as a message, and would tell the model both: its server
+    refuses such a conversation. The message goes."""
+    return "".join(
+        f"{line}\n" for line in said.splitlines() if '"functionResponse"' not in line or not _is_result(line)
+    )
+
+
+def _is_result(line: str) -> bool:
+    try:
+        record = json.loads(line)
+        parts = record["content"] if record["type"] == "user" else []
+        return isinstance(parts, list) and bool(parts) and all("functionResponse" in part for part in parts)
+    except (ValueError, LookupError, TypeError):
+        return False
 
 
 def _files(home: Path) -> Iterator[Path]:

@@ -67,10 +67,13 @@ class Pass:
 
 
 class KeyProxy:
-    """One per provider and process. `credentials` are read when they are needed."""
+    """One per provider and process. `credentials` are read when they are needed. `final`: what the vendor could not do
+    is told as a fault of the request (400), to programs that would else try it again for minutes and cannot be told
+    not to: the fleet retries."""
 
-    def __init__(self, wire: Wire, credentials: Callable[[], Credentials]) -> None:
+    def __init__(self, wire: Wire, credentials: Callable[[], Credentials], *, final: bool = False) -> None:
         self._wire = wire
+        self._final = final
         self._credentials = credentials
         self._passes: dict[str, Pass] = {}
         self._server = LocalServer(self._answer)
@@ -141,13 +144,14 @@ class KeyProxy:
             admitted.trouble = ProviderError(
                 f"the model's server could not be reached ({type(error).__name__})", ErrorClass.TRANSPORT
             )
-            await _refuse(send, 502, str(admitted.trouble))
+            await _refuse(send, 400 if self._final else 502, str(admitted.trouble))
 
     async def _carry(self, admitted: Pass, response: httpx2.Response, send: Send) -> None:
         """The vendor's answer, as it comes."""
         headers = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in _HOP]
         headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"set-cookie")]
-        await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
+        status = 400 if self._final and response.status_code >= 400 else response.status_code
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         answer, failed = Answer(), response.status_code >= 400
         if not failed:
             admitted.answers.append(answer)

@@ -32,7 +32,8 @@ def used(wire: Wire, answers: Iterable[Answer]) -> Tokens:
 
 def _counts(wire: Wire, part: bytes) -> Mapping[str, Any]:
     """The last that is said in this part: streams count up."""
-    text, found = part.decode("utf-8", "replace"), {}
+    text = part.decode("utf-8", "replace")
+    found: Mapping[str, Any] = {}
     for match in _FIELD[wire].finditer(text):
         try:
             value, _ = _READER.raw_decode(text, match.end())

@@ -1,0 +1,122 @@
+"""`opencode`, led over ACP (`opencode acp`), with any model that speaks OpenAI's chat protocol.
+
+Its configuration comes by a variable, and asks before everything that it can ask about. What the workspace holds for it
+(opencode.json, .opencode/) is not read unless the group's policy says so."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
+from adapters.providers import catalog
+from adapters.providers.cli.acp import AcpDriver, Doors, Launch
+from adapters.providers.cli.acp_options import check_none, inspected, refusal
+from adapters.providers.cli.installation import detection, note_on
+from adapters.providers.cli.key_proxy import KeyProxy, Wire
+from adapters.providers.credentials import is_openai, openai_credentials
+from adapters.station import MCP_SERVER, Needs
+
+PROGRAM: Final = "opencode"
+TRIED: Final = ("1.18.33", "1.18.33")
+COMMAND: Final = "acp"
+PROVIDER: Final = "longshore"  # our model's door, among its providers
+INSTRUCTIONS: Final = ".config/opencode/longshore.md"
+TOOL_MILLISECONDS: Final = 3_600_000  # the fleet's own limits are shorter
+
+
+class OpencodeProvider(AcpDriver):
+    manifest = Manifest(
+        adapter_id="opencode",
+        version="1",
+        vendor="opencode",
+        kind="cli",
+        models=catalog.OPENAI.models,
+        capabilities=Capabilities(
+            streaming=True, tools=True, resume=True, push=True, images=True, mcp=True, approvals=True,
+            structured_edits="file_events",
+        ),
+    )  # fmt: skip
+    needs = Needs(state=(".local/share/opencode/opencode.db*",), memory_bytes=650 << 20)
+
+    async def detect(self) -> Detection:
+        return await detection(PROGRAM, TRIED)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        check_none(self.manifest.adapter_id, options)
+
+    def proxy(self, options: Mapping[str, Any]) -> tuple[Wire, KeyProxy]:
+        return "openai", self._proxies.setdefault("openai", KeyProxy("openai", openai_credentials, final=True))
+
+    def model(self, given: QueryInput) -> str:
+        return given.model or catalog.OPENAI.default
+
+    def vendor(self, given: QueryInput) -> catalog.Vendor:
+        return catalog.OPENAI if is_openai(openai_credentials().base_url) else catalog.COMPATIBLE
+
+    async def launch(self, given: QueryInput, doors: Doors) -> Launch:
+        inspection = await inspected(PROGRAM)
+        if inspection.help and not inspection.offers(COMMAND):
+            raise refusal(
+                f"opencode {inspection.version} has no `{COMMAND}`, by which it is led here: "
+                f"install {TRIED[1]} (`make clis`)"
+            )
+        return Launch(
+            installation=inspection.installation,
+            version=inspection.version,
+            arguments=(COMMAND,),
+            env=self._environment(given, doors),
+            files={INSTRUCTIONS: given.system_prompt},
+            notes=(note_on(inspection, TRIED),),
+        )
+
+    def _environment(self, given: QueryInput, doors: Doors) -> dict[str, str]:
+        quiet = (
+            "AUTOUPDATE",
+            "MODELS_FETCH",
+            "LSP_DOWNLOAD",
+            "DEFAULT_PLUGINS",
+            "SHARE",
+            "TERMINAL_TITLE",
+            "CHANNEL_DB",
+        )
+        env = {f"OPENCODE_DISABLE_{name}": "1" for name in quiet}
+        if not given.policy.obey_repository:
+            closed = ("OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_DISABLE_EXTERNAL_SKILLS", "OPENCODE_PURE")
+            env |= dict.fromkeys(closed, "1")
+        return env | {"OPENCODE_CONFIG_CONTENT": json.dumps(self._configuration(given, doors)), "NO_COLOR": "1"}
+
+    def _configuration(self, given: QueryInput, doors: Doors) -> dict[str, Any]:
+        model = self.model(given)
+        facts = catalog.facts(self.vendor(given), model, given.options)
+        return {
+            "model": f"{PROVIDER}/{model}",
+            "small_model": f"{PROVIDER}/{model}",
+            "enabled_providers": [PROVIDER],
+            "provider": {
+                PROVIDER: {
+                    "npm": "@ai-sdk/openai-compatible",
+                    "name": "Longshore",
+                    "options": {"baseURL": f"{doors.model_url}/v1", "apiKey": doors.model_token},
+                    "models": {
+                        model: {
+                            "name": model,
+                            "tool_call": True,
+                            "attachment": True,
+                            "modalities": {"input": ["text", "image"], "output": ["text"]},
+                            "limit": {"context": facts.context_tokens, "output": 32_000},
+                        }
+                    },
+                }
+            },
+            "permission": {
+                **dict.fromkeys(("edit", "bash", "webfetch", "websearch", "external_directory"), "ask"),
+                f"{MCP_SERVER}_*": "allow",
+            },
+            "experimental": {"mcp_timeout": TOOL_MILLISECONDS},
+            "instructions": [f"{doors.home}/{INSTRUCTIONS}"] if given.system_prompt else [],
+            "autoupdate": False,
+            "share": "disabled",
+            "snapshot": False,
+            "lsp": False,
+            "formatter": False,
+        }
