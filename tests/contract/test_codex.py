@@ -26,7 +26,9 @@ from adapters.events import (
 from adapters.policy import Policy
 from adapters.providers.cli.codex import CodexProvider
 from adapters.providers.conformance import CHECKS, FOLLOW_UP, Check, NotApplicable, ProbeBox, run_check
+from adapters.risk import Intent
 from adapters.sandbox.bubblewrap import NOBODY
+from adapters.station import Permission
 from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, play
@@ -118,6 +120,28 @@ async def test_what_a_person_must_decide_ends_the_query_and_it_can_be_continued(
     events = await play(harness, "read", continuation=started.continuation)
     assert [event.category for event in events if isinstance(event, ApprovalRequested)] == ["secrets"]
     assert "git push" in json.dumps(harness.api.bodies[-1])
+
+
+@pytest.mark.spec("P6", "P14")
+async def test_a_follow_up_while_a_person_decides_is_known_to_whoever_goes_on(harness: ProgramHarness) -> None:
+    class Slow(Doorman):
+        """While it is asked, somebody writes."""
+
+        taken = False
+
+        async def ask(self, intent: Intent) -> Permission:
+            self.taken = await query.push(FOLLOW_UP)
+            return await super().ask(intent)
+
+    harness.guard = guard = Slow(Policy())
+    query = harness.provider.query(harness.given("risky", ProbeBox()))
+    async with asyncio.timeout(harness.patience):
+        events = [event async for event in query.events]
+    assert guard.taken
+    assert results(events) == []
+    assert isinstance(events[0], SessionStarted)
+    assert len(results(await play(harness, "resume", continuation=events[0].continuation))) == 1
+    assert json.dumps(harness.api.bodies[-1]).count(FOLLOW_UP) == 1
 
 
 @pytest.mark.spec("P6", "P14", "F9")

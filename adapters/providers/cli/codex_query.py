@@ -16,7 +16,14 @@ from adapters.events import Progress, ProviderEvent
 from adapters.providers import catalog
 from adapters.providers.cli import codex_settings
 from adapters.providers.cli.codex_events import MANIFEST, PATCH, SILENT, Narration, failure
-from adapters.providers.cli.codex_requests import command_intent, mcp_intent, prompt, said, thread_settings
+from adapters.providers.cli.codex_requests import (
+    command_intent,
+    history_item,
+    mcp_intent,
+    prompt,
+    said,
+    thread_settings,
+)
 from adapters.providers.cli.installation import Inspection, find, inspect, note_on
 from adapters.providers.cli.json_rpc import METHOD_NOT_FOUND, JsonRpc, RpcError
 from adapters.providers.cli.key_proxy import KeyProxy
@@ -157,10 +164,17 @@ class CodexQuery(ProgramQuery):
             await self._take_turn(rpc, inputs.pop(0))
             async with self._pushed:
                 await self._pushed.wait_for(lambda: not self._pushing)
-            inputs += [[said(follow_up.text)] for follow_up in self._follow_ups.values()]
+            late = list(self._follow_ups.values())
             self._follow_ups.clear()
             if self.waits:
+                await self._leave(rpc, [follow_up.text for follow_up in late if not follow_up.seen])
                 return
+            inputs += [[said(follow_up.text)] for follow_up in late]
+
+    async def _leave(self, rpc: JsonRpc, texts: list[str]) -> None:
+        """Follow-ups for whoever goes on with the conversation when the person has decided."""
+        if texts:
+            await rpc.call("thread/inject_items", threadId=self._thread, items=[history_item(text) for text in texts])
 
     async def _take_turn(self, rpc: JsonRpc, words: list[dict[str, Any]]) -> None:
         self._turn_ended = asyncio.get_running_loop().create_future()

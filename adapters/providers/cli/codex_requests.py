@@ -17,6 +17,11 @@ def said(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
+def history_item(text: str) -> dict[str, Any]:
+    """What the user said, in the words of the model's API."""
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
 def thread_settings(given: QueryInput, model: str, workspace: str) -> dict[str, Any]:
     """`untrusted` is its word for asking before every command and every change of files."""
     settings = {
