@@ -157,7 +157,7 @@ def station_of(given: QueryInput) -> Station:
 def place_of(given: QueryInput) -> tuple[str, str]:
     """Where its workspace and its home are, as the program will see them."""
     station = station_of(given)
-    return station.sandbox.place(Command(argv=(), workspace=Path(given.cwd), home=station.home))
+    return station.sandbox.place(Command(argv=(), workspace=Path(given.cwd).absolute(), home=station.home.absolute()))
 
 
 def parse(name: str, line: str) -> dict[str, Any]:
