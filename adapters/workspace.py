@@ -37,7 +37,7 @@ from adapters.workspace_files import (
     status_of,
     version_of,
 )
-from adapters.workspace_paths import explained, parts_of
+from adapters.workspace_paths import DRAFT, explained, parts_of
 
 MAX_WRITTEN: Final = 20 << 20
 MAX_DEPTH: Final = 64
@@ -212,7 +212,7 @@ class Workspace:
             if old is not None and not stat.S_ISLNK(old.st_mode):
                 check_plain(path, old)
             self._check_room(path, folder, len(data))
-            draft = f".longshore-{secrets.token_hex(8)}"
+            draft = f"{DRAFT}{secrets.token_hex(8)}"
             fd = os.open(draft, MAKE_FLAGS, 0o600, dir_fd=folder)
             try:
                 fill(fd, data, self._owner(), permissions_after(old))

@@ -10,6 +10,7 @@ from typing import Final
 from adapters.errors import WorkspaceError
 
 INSIDE: Final = "/workspace"  # how sandboxed programs, and so agents, name the folder
+DRAFT: Final = ".longshore-"  # what our unfinished files begin with
 MAX_NAME: Final = 255  # bytes, of one part
 MAX_PATH: Final = 4000  # bytes
 

@@ -13,6 +13,7 @@ from adapters.errors import AdapterError, ErrorClass, ProviderError
 from adapters.events import Failed, Progress, ProviderEvent, Result, SessionStarted, ToolCall, ToolResult, UsageReport
 from adapters.model_port import ModelProvider
 from adapters.policy import PolicyError, parse_policy
+from adapters.providers.instrumentation import Instrumented
 from adapters.registry import AnyProvider
 from adapters.station import ProgramProvider
 from adapters.transcript import Item, Said
@@ -34,7 +35,7 @@ from workers.media import Media
 from workers.model_journal import ModelJournal
 from workers.opening import Elsewhere, NoSuchSession, NothingToDo, OpenedTurn, open_next
 from workers.outfitting import outfit
-from workers.programs import PARKED, PROGRAM_USD, ProgramRun
+from workers.programs import OWN_TOOLS, PARKED, PROGRAM_USD, ProgramRun
 from workers.replies import ReplyTo
 from workers.runtime import Runtime
 from workers.system_prompt import system_prompt
@@ -122,6 +123,7 @@ class _Attempt:
         self._program: ProgramRun | None = None
         self._follow_ups: FollowUps | None = None
         self._query: Query | None = None
+        self._watches = False
         self._looking: asyncio.Task[None] | None = None
 
     async def run(self, *, stopped: bool) -> Ended:
@@ -232,6 +234,8 @@ class _Attempt:
                 self._hear(event, query)
                 if self._heard.failure is not None:
                     break
+                if isinstance(event, ToolCall) and event.name in OWN_TOOLS:
+                    await self._watch_workspace(servers)
             if self._looking is not None and self._follow_ups is not None:
                 await self._looking  # what the agent was told is to be the turn's
         except SilenceError:
@@ -263,6 +267,14 @@ class _Attempt:
             return None
         said = self._heard.failure
         return Failure(said.error_class, said.message, said.retryable, said.retry_after, said.asked)
+
+    async def _watch_workspace(self, held: AsyncExitStack) -> None:
+        """From the first tool on that may change files. (A program's is watched from its start.)"""
+        if self._program is None and not self._watches:
+            self._watches = True
+            workspace = await self._runtime.workspace(self._turn.folder)
+            watch = Instrumented(await self._runtime.sandbox(), workspace.root, self._journal.add)
+            await held.enter_async_context(watch)
 
     async def _start(self, provider: AnyProvider, servers: AsyncExitStack) -> Query:
         """Ask the provider. Others' MCP servers, if the group has any, run until `servers` is closed."""

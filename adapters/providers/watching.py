@@ -17,7 +17,7 @@ from adapters.inotify import Inotify, WatchesSpentError
 from adapters.openat2 import O_PATH
 from adapters.providers import walking
 from adapters.providers.walking import PASSED_BY, UNSEEN, TooMuchError
-from adapters.workspace_paths import shown
+from adapters.workspace_paths import DRAFT, shown
 
 DEBOUNCE_SECONDS: Final = 0.3
 LONGEST_GAP_SECONDS: Final = 10.0  # between events, for a program that writes all the time: they are kept for good
@@ -85,7 +85,7 @@ class Watching:
 
     def happened(self, folder: str, name: str, mask: int) -> None:
         path = f"{folder}/{name}" if folder else name
-        if name in UNSEEN or self.given_up:
+        if name in UNSEEN or name.startswith(DRAFT) or self.given_up:
             return
         if not mask & inotify.IS_FOLDER:
             self._touched(path)

@@ -186,3 +186,14 @@ async def test_the_sweep_rings_on_the_queue_of_the_agents_own_provider(make_flee
     await asyncio.sleep(0.1)
     await fleet.sweep()
     assert fleet.bells.wakes == [(accepted.session_id, "scripted")]
+
+
+@pytest.mark.spec("P13")
+async def test_files_that_a_tool_changes_are_told(fleet: Fleet) -> None:
+    await fleet.add_group(
+        script="- play: [{tool: write_file, with: {path: poem.txt, content: roses}}, {answer: written}]"
+    )
+    await fleet.send()
+    await fleet.settle_down()
+    [touched] = [row.payload for row in await fleet.events() if row.type == "files_touched"]
+    assert touched["paths"] == ["poem.txt"]
