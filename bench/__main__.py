@@ -1,4 +1,4 @@
-"""`python -m bench [a b c d e streams sandbox files] [--quick]`: Longshore beside its peers, in the same run.
+"""`python -m bench [a b c d e streams sandbox files clis] [--quick]`: Longshore beside its peers, in the same run.
 
 Real processes, a Valkey and a PostgreSQL of its own, all in a temporary folder; ends what it starts."""
 
@@ -8,11 +8,13 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 from rich.console import Console
 from rich.markup import escape
 
-from bench import files, first_event, memory, path, sandbox, streams, sweeps, wakes
+from bench import clis, files, first_event, memory, path, sandbox, streams, sweeps, wakes
+from bench.bare_clis import CLIS
 from bench.figures import Figure, as_markdown, as_table
 from bench.plain import settings_differ
 from bench.scale import FULL, QUICK, Say, Scale
@@ -31,12 +33,15 @@ PARTS: dict[str, tuple[Part, tuple[DatabaseKind, ...]]] = {
     "streams": (streams.measure, ("postgresql",)),
     "sandbox": (sandbox.measure, ("postgresql",)),
     "files": (files.measure, ("postgresql",)),
+    **{cli.name: (partial(clis.measure, cli), ("postgresql",)) for cli in CLIS},
 }
+# Names for several parts.
+TOGETHER = {"clis": [cli.name for cli in CLIS]}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], help="which parts to run; all by default")
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS, *TOGETHER], help="which parts to run; all by default")
     parser.add_argument("--quick", action="store_true", help="small and once: does it run at all?")
     parser.add_argument("--markdown", action="store_true", help="print the table in Markdown as well")
     arguments = parser.parse_args()
@@ -53,7 +58,7 @@ def main() -> int:
     with set_stage() as stage:
         say(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; Valkey and PostgreSQL are up")
         failed = 0
-        for name in arguments.parts or PARTS:
+        for name in [name for part in arguments.parts or PARTS for name in TOGETHER.get(part, [part])]:
             measure, kinds = PARTS[name]
             for kind in kinds if scale.sqlite_too else kinds[:1]:
                 try:

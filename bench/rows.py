@@ -30,14 +30,13 @@ def in_database(url: str, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def add_group(url: str, script: str | None = None, provider: str = "scripted") -> None:
+def add_group(url: str, script: str | None = None, provider: str = "scripted", model: str | None = None) -> None:
     """The agent and its place; the script is what its provider plays, if it is the one that plays scripts."""
 
     async def work(conn: AsyncConnection) -> None:
         config = {"provider_options": {"script": script}} if script is not None else {}
-        await conn.execute(
-            insert(AgentGroup).values(id=GROUP, name=GROUP, folder=GROUP, provider=provider, config=config)
-        )
+        named = {"id": GROUP, "name": GROUP, "folder": GROUP}
+        await conn.execute(insert(AgentGroup).values(**named, provider=provider, model=model, config=config))
         await conn.execute(insert(MessagingGroup).values(id=PLACE, channel_type="local", platform_id=PLACE))
 
     in_database(url, work)
@@ -120,6 +119,10 @@ def count_messages(url: str) -> int:
 
 def count_running(url: str) -> int:
     return _count(url, select(func.count()).select_from(Turn).where(Turn.status == "running"))
+
+
+def count_parked(url: str) -> int:
+    return _count(url, select(func.count()).select_from(Turn).where(Turn.status == "parked"))
 
 
 def _count(url: str, query: Any) -> int:

@@ -1,4 +1,4 @@
-"""Child processes of `streams`: the stand-in model server, and the bare program that is our peer."""
+"""Child processes of `streams` and `clis`: the stand-in model server, and the bare program that is our peer."""
 
 import json
 import os
@@ -12,6 +12,7 @@ from typing import Any, Literal
 from bench.stage import ROOT
 
 Way = Literal["sdk", "adapter"]
+QUESTION = "paint the boat"  # to this, the scripted model asks its person a question
 
 
 class ModelServer:
@@ -19,15 +20,30 @@ class ModelServer:
 
     def __init__(self, process: "subprocess.Popen[str]", url: str) -> None:
         self.pid = process.pid
+        self.url = url
         self.port = int(url.rsplit(":", 1)[1])
-        self.environment = {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "fake"}
+        addresses = {"ANTHROPIC_BASE_URL": url, "OPENAI_BASE_URL": f"{url}/v1", "GOOGLE_GEMINI_BASE_URL": url}
+        keys = ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY")
+        self.environment = addresses | dict.fromkeys(keys, "fake-key-of-the-vendor-1234567890")
 
 
 @contextmanager
 def model_server(deltas: int, pace: float) -> Iterator[ModelServer]:
     """Answers everybody with so many deltas of five characters, `pace` seconds apart."""
-    options = ["--deltas", str(deltas), "--pace", str(pace), "--no-record", "--quiet"]
-    with _child(["-m", "tests.support.model_api", *options], {}) as process:
+    with _model_server("--deltas", str(deltas), "--pace", str(pace)) as server:
+        yield server
+
+
+@contextmanager
+def scripted_server() -> Iterator[ModelServer]:
+    """Answers as `clis.yaml` says, whatever else a program asks it for."""
+    with _model_server("--script", str(ROOT / "bench" / "clis.yaml"), "--lenient") as server:
+        yield server
+
+
+@contextmanager
+def _model_server(*options: str) -> Iterator[ModelServer]:
+    with _child(["-m", "tests.support.model_api", *options, "--no-record", "--quiet"], {}) as process:
         assert process.stdout is not None
         yield ModelServer(process, process.stdout.readline().split()[-1])
 
