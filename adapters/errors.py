@@ -11,6 +11,7 @@ AdapterError
 │   ├── WorkspaceError      a path or file in an agent's folder is not what was asked for
 │   └── WebError            an address may not be asked, or did not answer
 ├── SandboxError            a program could not be started in the sandbox
+├── TerminalError           a person cannot do that in a program's terminal now
 └── ChannelError            a platform did not take a message
     ├── SignatureError      an inbound request is not from whom it says
     ├── MalformedError      an inbound request cannot be read
@@ -115,6 +116,10 @@ class WebError(ToolError):
 
 class SandboxError(AdapterError):
     """The program could not be started in the sandbox."""
+
+
+class TerminalError(AdapterError):
+    """What a person wants of a program's terminal is not possible now; the text is for that person."""
 
 
 class ChannelError(AdapterError):

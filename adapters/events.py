@@ -137,6 +137,24 @@ class Stderr(_Event):
     text: str
 
 
+class ScreenChanged(_Event):
+    """What a program's terminal shows: whole lines from the top, without their trailing blanks. `row` and `column`
+    (from 0) are where its cursor stands."""
+
+    type: Literal["screen_changed"] = "screen_changed"
+    lines: tuple[str, ...]
+    row: int = 0
+    column: int = 0
+
+
+class ControlChanged(_Event):
+    """Who types into a program's terminal from now on, and who said so."""
+
+    type: Literal["control_changed"] = "control_changed"
+    mode: Literal["agent-led", "human-led", "delegated"]
+    by: str
+
+
 class Progress(_Event):
     type: Literal["progress"] = "progress"
     text: str
@@ -215,13 +233,15 @@ ProviderEvent = (
     | Result
     | UsageReport
     | Stderr
+    | ScreenChanged
+    | ControlChanged
     | Progress
     | Failed
 )
 AnyEvent = ProviderEvent | TurnStarted | MessagesJoined | QuestionAsked | TurnEnded | DeliveryChanged
 
 # Passing things: shown live, not kept.
-LIVE_ONLY: Final = (SessionStarted, TextDelta, ToolProgress, DeliveryChanged)
+LIVE_ONLY: Final = (SessionStarted, TextDelta, ToolProgress, ScreenChanged, DeliveryChanged)
 
 
 def is_lasting(event: AnyEvent) -> bool:

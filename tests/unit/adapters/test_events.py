@@ -16,6 +16,7 @@ from adapters.events import (
     VERSION,
     AnyEvent,
     ApprovalRequested,
+    ControlChanged,
     DeliveryChanged,
     DiffAvailable,
     Envelope,
@@ -27,6 +28,7 @@ from adapters.events import (
     ProviderEvent,
     QuestionAsked,
     Result,
+    ScreenChanged,
     SessionStarted,
     Stderr,
     TextDelta,
@@ -49,6 +51,8 @@ AT = datetime(2026, 1, 31, 9, 0, 0, 123456, tzinfo=UTC)
 EVENTS: dict[str, AnyEvent] = {
     "session_started": SessionStarted(continuation="c-1", version="2"),
     "text_delta": TextDelta(text=TEXT),
+    "screen_changed": ScreenChanged(lines=("$ ls", TEXT), row=1, column=2),
+    "control_changed": ControlChanged(mode="human-led", by="ann"),
     "thinking": Thinking(text=TEXT),
     "tool_call": ToolCall(id="call-1", name="clock", preview=TEXT),
     "tool_progress": ToolProgress(id="call-1", name="clock", elapsed=1.5),
@@ -143,7 +147,7 @@ def test_a_preview_is_one_line_of_two_hundred_characters(preview: str) -> None:
 @pytest.mark.spec("P2")
 def test_only_passing_things_are_not_kept() -> None:
     passing = {name for name, event in EVENTS.items() if not is_lasting(event)}
-    assert passing == {"session_started", "text_delta", "tool_progress", "delivery"}
+    assert passing == {"session_started", "text_delta", "tool_progress", "screen_changed", "delivery"}
     assert {kind.model_fields["type"].default for kind in LIVE_ONLY} == passing
 
 
