@@ -67,7 +67,7 @@ class OpenclawProvider:
     )
     default_model = catalog.OPENAI.default
     # A database with the conversation, and what was not yet written into it when the program was ended.
-    needs = Needs(state=(_STATE, f"{_STATE}-wal"), memory_bytes=1 << 30)
+    needs = Needs(state=(_STATE, f"{_STATE}-wal"), memory_bytes=800 << 20)
 
     def __init__(self) -> None:
         self._proxy = KeyProxy("openai", openai_credentials)
@@ -97,7 +97,7 @@ class OpenclawQuery(ProgramQuery):
         self._takes = True  # follow-ups
 
     async def push(self, text: str) -> bool:
-        if self._takes and self.status in ("starting", "running"):
+        if self._takes and not self.waits and self.status in ("starting", "running"):
             self._follow_ups.append(text)
             return True
         return False
@@ -113,8 +113,7 @@ class OpenclawQuery(ProgramQuery):
                 while prompt:
                     async with self._without_grudge(admitted):
                         await self._run(inspection, session, prompt, admitted, tools)
-                    prompt = "" if self.waits else "\n\n".join(self._follow_ups)
-                    self._follow_ups.clear()
+                    prompt = self._written()
                     self._takes = bool(prompt)
             except ProviderError as error:
                 raise with_trouble(error, admitted) from error
@@ -213,18 +212,24 @@ class OpenclawQuery(ProgramQuery):
 
     async def _answer(self, program: Program, said: Mapping[str, Any], workspace: str) -> None:
         tool, params = str(said.get("tool")), said.get("params")
-        params = params if isinstance(params, dict) else {}
-        word, why = "allow", ""
-        if self.waits:
-            word, why = "deny", "something else waits for a person; stop here"
-        elif self._follow_ups:
-            written = "\n\n".join(self._follow_ups)
-            self._follow_ups.clear()
-            word, why = "deny", f"not run, because the user has written meanwhile: {written}"
-        elif not tool.startswith(OUR_TOOLS):  # ours ask for themselves
-            permission = await self.ask(intent(tool, params, workspace))
-            word, why = permission.word, permission.why or "this is not allowed here"
+        word, why = await self._permit(tool, params if isinstance(params, dict) else {}, workspace)
+        if word != "allow" and self._follow_ups:
+            why = f"{why}; and the user has written meanwhile: {self._written()}"
         await program.write({"id": said["ask"], "word": word, "why": why})
+
+    async def _permit(self, tool: str, params: Mapping[str, Any], workspace: str) -> tuple[str, str]:
+        if self.waits:
+            return "deny", "something else waits for a person; stop here"
+        if self._follow_ups:
+            return "deny", "this was not run"
+        if tool.startswith(OUR_TOOLS):  # which ask for themselves
+            return "allow", ""
+        permission = await self.ask(intent(tool, params, workspace))
+        return permission.word, permission.why or "this is not allowed here"
+
+    def _written(self) -> str:
+        texts, self._follow_ups = self._follow_ups, []
+        return "\n\n".join(texts)
 
     async def _tell_usage(self, admitted: Pass) -> None:
         if admitted.answers:
