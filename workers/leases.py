@@ -27,6 +27,7 @@ class Held:
     renewed: float  # by this machine's monotonic clock
     ending: bool = False
     on_mail: Callable[[], None] = lambda: None  # somebody rang for the session meanwhile
+    on_control: Callable[[bytes], None] = lambda raw: None  # somebody sits at its terminal
 
 
 class LeaseKeeper:
@@ -60,6 +61,11 @@ class LeaseKeeper:
         """Somebody rang for a session; if it is one of ours, its turn is told."""
         if (held := self._held.get(session_id)) is not None and not held.ending:
             held.on_mail()
+
+    def control(self, session_id: str, raw: bytes) -> None:
+        """Somebody wants something of a session's terminal; if it is one of ours, its turn is told."""
+        if (held := self._held.get(session_id)) is not None and not held.ending:
+            held.on_control(raw)
 
     async def close(self) -> None:
         self._task.cancel()

@@ -1,5 +1,5 @@
-"""Nudges: telling the worker that runs a session that somebody has said something meanwhile. Best effort: the lease's
-renewal notices the same, only later."""
+"""Nudges: telling the worker that runs a session that somebody has said something meanwhile, or sits at its terminal.
+Best effort: that somebody has said something, the lease's renewal notices as well, only later."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,6 +15,7 @@ from workers.events import obey_cancellation
 log = structlog.get_logger()
 
 _PREFIX: Final = "nudge:"
+_CONTROL: Final = "control:"
 AGAIN_SECONDS: Final = 1.0
 
 
@@ -25,9 +26,12 @@ def nudge_channel(session_id: str) -> str:
 class Nudges:
     """Listens for all sessions with one connection: a nudge is rare, a subscription per turn would not be."""
 
-    def __init__(self, client: redis.asyncio.Redis, heard: Callable[[str], None]) -> None:
+    def __init__(
+        self, client: redis.asyncio.Redis, heard: Callable[[str], None], controlled: Callable[[str, bytes], None]
+    ) -> None:
         self._client = client
         self._heard = heard
+        self._controlled = controlled
         self._task = asyncio.create_task(self._run(), name="longshore-nudges")
 
     async def close(self) -> None:
@@ -39,10 +43,16 @@ class Nudges:
             obey_cancellation()
             with suppress(RedisError, OSError, TimeoutError):
                 async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
-                    await pubsub.psubscribe(f"{_PREFIX}*")
+                    await pubsub.psubscribe(f"{_PREFIX}*", f"{_CONTROL}*")
                     while True:
                         obey_cancellation()
                         message = await pubsub.get_message(timeout=30.0)
                         if message is not None:
-                            self._heard(message["channel"].decode().removeprefix(_PREFIX))
+                            self._take(message["channel"].decode(), message["data"])
             await asyncio.sleep(AGAIN_SECONDS)
+
+    def _take(self, channel: str, data: bytes) -> None:
+        if channel.startswith(_CONTROL):
+            self._controlled(channel.removeprefix(_CONTROL), data)
+        else:
+            self._heard(channel.removeprefix(_PREFIX))

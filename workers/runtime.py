@@ -95,7 +95,7 @@ class Runtime:
         # Leases are renewed on a connection of their own: not behind whoever else waits for one.
         self._lease_db = Database(settings.database_url, pool_size=1, prepare=settings.database_prepare)
         self.leases: Final = LeaseKeeper(self._lease_db, self.owner, settings.lease_seconds, self._report)
-        self._nudges = Nudges(self._redis, self.leases.mail)
+        self._nudges = Nudges(self._redis, self.leases.mail, self.leases.control)
 
     async def workspace(self, folder: str) -> Workspace:
         """An agent's folder, there from the first time it is asked for."""

@@ -16,6 +16,7 @@ from adapters.policy import PolicyError, parse_policy
 from adapters.providers.instrumentation import Instrumented
 from adapters.registry import AnyProvider
 from adapters.station import ProgramProvider
+from adapters.terminal_port import Terminal
 from adapters.transcript import Item, Said
 from models.database import uninterrupted
 from models.errors import LeaseLostError, StoreError
@@ -39,6 +40,7 @@ from workers.programs import OWN_TOOLS, PARKED, PROGRAM_USD, ProgramRun
 from workers.replies import ReplyTo
 from workers.runtime import Runtime
 from workers.system_prompt import system_prompt
+from workers.takeover import Takeover
 from workers.tool_loop import ToolLoop
 from workers.toolbox import JournaledToolBox
 from workers.typing import Typing
@@ -230,6 +232,8 @@ class _Attempt:
         servers = AsyncExitStack()
         try:
             query = self._query = await self._start(provider, servers)
+            if isinstance(query, Terminal):
+                self._held.on_control = (await servers.enter_async_context(Takeover(query, self._journal))).hear
             async for event in self._watchdog.watch(query.events):
                 self._hear(event, query)
                 if self._heard.failure is not None:

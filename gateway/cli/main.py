@@ -7,6 +7,7 @@ import typer
 
 from gateway.cli.adapters import adapters
 from gateway.cli.approvals import approvals, approve, deny
+from gateway.cli.attach import attach
 from gateway.cli.chat import chat
 from gateway.cli.dead import dead
 from gateway.cli.groups import groups
@@ -32,6 +33,7 @@ app.command()(chat)
 app.command()(send)
 app.command()(tail)
 app.command()(sessions)
+app.command()(attach)
 app.add_typer(dead, name="dead")
 app.add_typer(groups, name="groups")
 app.add_typer(owners, name="owners")

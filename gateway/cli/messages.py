@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from adapters.events import MessagesJoined, TurnEnded, TurnStarted
-from gateway.cli.desk import Desk, FollowUp, err, fail, out, print_json, run
+from gateway.cli.desk import Desk, FollowUp, err, out, print_json, run
 from gateway.cli.listening import nobody_listens
+from gateway.cli.sessions import one_session
 from gateway.cli.stream import EventPrinter
-from models.lookup import find_sessions
 from workers.events import Follower, redis_client
 from workers.ingest import Accepted, accept, parse_incoming
 
@@ -99,7 +99,7 @@ def tail(
     """Watch events as they happen: of one session from its beginning, or of all from now on."""
 
     async def command(desk: Desk) -> None:
-        session_id = await _one_session(desk, session) if session else None
+        session_id = await one_session(desk, session) if session else None
         client = redis_client(desk.settings.redis_url)
         printer = EventPrinter(out, prefix=session_id is None)
         if not as_json and session_id is None:
@@ -118,10 +118,3 @@ def tail(
             await client.aclose()
 
     run(command, broker=True)
-
-
-async def _one_session(desk: Desk, fragment: str) -> str:
-    found = await desk.db.read(lambda conn: find_sessions(conn, fragment))
-    if len(found) != 1:
-        fail(f"{'several sessions end' if found else 'no session ends'} with {fragment!r}; see: longshore sessions")
-    return found[0]

@@ -65,17 +65,23 @@ def _state(row: Any) -> str:
     return f"[red]{row.dead} dead[/red]" if row.dead else row.status if row.status != "active" else "idle"
 
 
-async def _show(desk: Desk, fragment: str, as_json: bool) -> None:
+async def one_session(desk: Desk, fragment: str) -> str:
+    """The id of the session that people name by its end."""
     found = await desk.db.read(lambda conn: find_sessions(conn, fragment))
     if len(found) != 1:
         fail(f"{'several sessions end' if found else 'no session ends'} with {fragment!r}; see: longshore sessions")
-    messages = await desk.db.read(lambda conn: messages_of_session(conn, found[0]))
-    turns = await desk.db.read(lambda conn: turns_of_session(conn, found[0]))
+    return found[0]
+
+
+async def _show(desk: Desk, fragment: str, as_json: bool) -> None:
+    session_id = await one_session(desk, fragment)
+    messages = await desk.db.read(lambda conn: messages_of_session(conn, session_id))
+    turns = await desk.db.read(lambda conn: turns_of_session(conn, session_id))
     if as_json:
         told = [{"direction": direction} | dict(row._mapping) for direction, row in messages]
-        print_json({"id": found[0], "messages": told, "turns": [dict(row._mapping) for row in turns]})
+        print_json({"id": session_id, "messages": told, "turns": [dict(row._mapping) for row in turns]})
         return
-    out.print(f"[bold]session {found[0]}[/bold]")
+    out.print(f"[bold]session {session_id}[/bold]")
     for direction, row in messages:
         mark = "[cyan]←[/cyan]" if direction == "in" else "[green]→[/green]"
         text = row.content.get("text") or row.content.get("prompt") or row.kind

@@ -6,7 +6,9 @@ from rich.text import Text
 from adapters.errors import ErrorClass
 from adapters.events import (
     ApprovalRequested,
+    ControlChanged,
     DeliveryChanged,
+    DiffAvailable,
     Envelope,
     Failed,
     FilesTouched,
@@ -125,6 +127,10 @@ class EventPrinter:
                 return f"[dim]· {shown(text)}[/dim]"
             case FilesTouched(paths=paths):
                 return f"[dim]✎ {shown(', '.join(paths))}[/dim]"
+            case DiffAvailable(summary=summary):
+                return f"[dim]± {shown(summary)}[/dim]"
+            case ControlChanged(mode=mode, by=by):
+                return f"[yellow]⌨ {shown(by)}: {mode}[/yellow]"
             case Failed(message=message):
                 return f"[red]✗ {shown(message)}[/red]"
             case DeliveryChanged(status=status, channel=channel, error=error) if status != "delivered":

@@ -350,7 +350,7 @@ async def test_an_interruption_cuts_the_stream_and_keeps_what_was_said(
 async def test_a_nudge_reaches_whoever_runs_the_session(fleet: Fleet, redis_url: str) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
     listening, client = redis_client(redis_url), redis_client(redis_url)
-    nudges = Nudges(listening, heard.put_nowait)
+    nudges = Nudges(listening, heard.put_nowait, lambda *_: None)
     bells = CeleryBells(Celery(broker=redis_url), redis_url)
     try:
         async with asyncio.timeout(10):

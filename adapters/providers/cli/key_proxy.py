@@ -26,11 +26,11 @@ Wire = Literal["anthropic", "openai", "gemini"]
 MAX_BODY: Final = 64 << 20
 REMEMBERED: Final = 4_000  # bytes of each end of an answer
 _OPEN: Final[dict[Wire, re.Pattern[str]]] = {
-    "anthropic": re.compile(r"POST /v1/messages(/count_tokens)?|GET /v1/models(/[\w.:-]+)?"),
-    "openai": re.compile(r"POST /v1/(responses(/compact)?|chat/completions)|GET /v1/models(/[\w.:-]+)?"),
+    "anthropic": re.compile(r"POST /v1/messages(/count_tokens)?|GET /v1/models(/\w[\w.:-]*)?"),
+    "openai": re.compile(r"POST /v1/(responses(/compact)?|chat/completions)|GET /v1/models(/\w[\w.:-]*)?"),
     "gemini": re.compile(
-        r"POST /v1(beta)?/models/[\w.-]+:(generateContent|streamGenerateContent|countTokens|embedContent)"
-        r"|GET /v1(beta)?/models(/[\w.-]+)?"
+        r"POST /v1(beta)?/models/\w[\w.-]*:(generateContent|streamGenerateContent|countTokens|embedContent)"
+        r"|GET /v1(beta)?/models(/\w[\w.-]*)?"
     ),
 }
 _KEY_HEADERS: Final = (b"x-api-key", b"authorization", b"x-goog-api-key")

@@ -36,7 +36,7 @@ class Connecting:
 async def test_it_ends_when_it_is_stopped_while_it_connects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nudges, "AGAIN_SECONDS", 0.001)
     client = Connecting()
-    listener = Nudges(client, lambda _: None)  # type: ignore[arg-type]
+    listener = Nudges(client, lambda _: None, lambda *_: None)  # type: ignore[arg-type]
     await client.begun.wait()
     async with asyncio.timeout(2):
         await listener.close()

@@ -1,0 +1,170 @@
+"""`longshore attach SESSION`: the terminal of a program that runs for an agent, on your own; watched, or taken over.
+
+Keys go to the worker by Redis and the screen comes back as events. Ctrl-] leaves, and gives the terminal back."""
+
+import asyncio
+import codecs
+import contextlib
+import getpass
+import os
+import shutil
+import signal
+import sys
+import termios
+import tty
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+import redis.asyncio
+import typer
+
+from adapters.events import ControlChanged, Envelope, ScreenChanged, TurnEnded
+from adapters.terminal_port import Mode
+from gateway.cli.desk import Desk, fail, run, visible
+from gateway.cli.sessions import one_session
+from gateway.cli.terminal import is_interactive
+from models.lookup import short
+from workers.events import Follower, redis_client
+from workers.takeover import MAX_KEYS, Control, Keys, Resize, Show, Wish, control_channel
+
+LEAVE: Final = "\x1d"  # Ctrl-]
+WAIT_SECONDS: Final = 5.0
+_SCREEN_ON, _SCREEN_OFF = "\x1b[?1049h", "\x1b[?1049l"
+
+
+def attach(
+    session: Annotated[str, typer.Argument(help="its id, or the end of it")],
+    watch: Annotated[bool, typer.Option("--watch", help="only look; the agent goes on typing")] = False,
+    together: Annotated[bool, typer.Option("--together", help="you and the agent both type")] = False,
+) -> None:
+    """Sit down at the terminal of an agent's program. You type, and the agent waits, until you leave with Ctrl-]."""
+    if not is_interactive():
+        fail("attach needs a terminal of its own; `longshore tail SESSION --json` shows the same as events")
+    mode: Mode | None = None if watch else "delegated" if together else "human-led"
+
+    async def work(desk: Desk) -> str:
+        session_id = await one_session(desk, session)
+        client = redis_client(desk.settings.redis_url)
+        try:
+            return await _Seat(desk, client, session_id, mode).sit()
+        finally:
+            await client.aclose()
+
+    typer.echo(run(work, broker=True))
+
+
+class _Seat:
+    def __init__(self, desk: Desk, client: redis.asyncio.Redis, session_id: str, mode: Mode | None) -> None:
+        self._desk = desk
+        self._client = client
+        self._session_id = session_id
+        self._mode = mode
+        self._led: str = "agent-led"
+        self._by = getpass.getuser()[:100]
+        self._keys: asyncio.Queue[str] = asyncio.Queue()
+        self._shown: ScreenChanged | None = None
+
+    async def sit(self) -> str:
+        """Why it is over."""
+        seen = asyncio.Event()
+        following = asyncio.create_task(self._follow(seen))
+        try:
+            try:
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await seen.wait()
+            except TimeoutError:
+                fail(f"no program shows a terminal in session {short(self._session_id)} now")
+            with _raw(self._keys):
+                return await self._type(following)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+
+    async def _follow(self, seen: asyncio.Event) -> str:
+        async def ask() -> None:
+            await self._send(Show())
+
+        asking: list[asyncio.Task[None]] = []
+        follower = Follower(
+            self._desk.db, self._client, self._session_id, ready=lambda: asking.append(asyncio.create_task(ask()))
+        )
+        async for item in follower.events():
+            if (ended := self._show(item)) is not None and seen.is_set():
+                return ended
+            if isinstance(item.event, ScreenChanged):
+                seen.set()
+        raise AssertionError("events never end")
+
+    def _show(self, item: Envelope) -> str | None:
+        match item.event:
+            case ScreenChanged():
+                self._shown = item.event
+            case ControlChanged(mode=mode):
+                self._led = mode
+            case TurnEnded(status=status):
+                return f"the turn has ended: {status}"
+            case _:
+                return None
+        if self._shown is not None:
+            _draw(self._shown, f" {short(self._session_id)} · {self._led} · Ctrl-] leaves ")
+        return None
+
+    async def _type(self, following: "asyncio.Task[str]") -> str:
+        size = shutil.get_terminal_size()
+        await self._send(Resize(rows=max(5, size.lines - 1), columns=max(20, size.columns)))
+        if self._mode is not None:
+            await self._send(Control(mode=self._mode, by=self._by))
+        while True:
+            pressed = asyncio.create_task(self._keys.get())
+            await asyncio.wait({pressed, following}, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                pressed.cancel()
+                return following.result()
+            text, left, _ = pressed.result().partition(LEAVE)
+            if text and self._mode is not None:
+                for start in range(0, len(text), MAX_KEYS):
+                    await self._send(Keys(text=text[start : start + MAX_KEYS], by=self._by))
+            if left:
+                if self._mode is not None:
+                    await self._send(Control(mode="agent-led", by=self._by))
+                return "left; the agent leads again" if self._mode is not None else "left"
+
+    async def _send(self, wish: Wish) -> None:
+        await self._client.publish(control_channel(self._session_id), wish.model_dump_json())
+
+
+@contextlib.contextmanager
+def _raw(keys: "asyncio.Queue[str]") -> Iterator[None]:
+    """Every key as it is pressed, and a screen of its own, until the block is left."""
+    loop, keyboard = asyncio.get_running_loop(), sys.stdin.fileno()
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def read() -> None:
+        if text := decoder.decode(os.read(keyboard, 65_536)):
+            keys.put_nowait(text)
+
+    before = termios.tcgetattr(keyboard)
+    sys.stdout.write(_SCREEN_ON)
+    tty.setraw(keyboard)
+    loop.add_reader(keyboard, read)
+    loop.add_signal_handler(signal.SIGTERM, keys.put_nowait, LEAVE)
+    try:
+        yield
+    finally:
+        loop.remove_reader(keyboard)
+        loop.remove_signal_handler(signal.SIGTERM)
+        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        sys.stdout.write(_SCREEN_OFF)
+        sys.stdout.flush()
+
+
+def _draw(screen: ScreenChanged, status: str) -> None:
+    """The whole screen: a program's text is not trusted to move our cursor."""
+    size = shutil.get_terminal_size()
+    rows = size.lines - 1
+    lines = [visible(line)[: size.columns] for line in screen.lines[:rows]]
+    drawn = "".join(f"\x1b[{number};1H\x1b[2K{line}" for number, line in enumerate(lines, 1))
+    bar = f"\x1b[{size.lines};1H\x1b[2K\x1b[7m{status[: size.columns]}\x1b[0m"
+    cursor = f"\x1b[{min(screen.row, rows - 1) + 1};{min(screen.column, size.columns - 1) + 1}H"
+    sys.stdout.write(f"\x1b[?25l{drawn}\x1b[0J{bar}{cursor}\x1b[?25h")
+    sys.stdout.flush()
