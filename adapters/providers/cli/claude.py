@@ -54,7 +54,9 @@ class ClaudeCodeProvider:
     default_model = catalog.ANTHROPIC.default
     # Only whole conversations: those of its helpers, which lie a folder deeper, have no such names.
     needs = Needs(
-        state=(f".claude/projects/*/{'?' * 8}-{'?' * 4}-{'?' * 4}-{'?' * 4}-{'?' * 12}.jsonl",), memory_bytes=350 << 20
+        state=(f".claude/projects/*/{'?' * 8}-{'?' * 4}-{'?' * 4}-{'?' * 4}-{'?' * 12}.jsonl",),
+        memory_bytes=350 << 20,
+        program=PROGRAM,
     )
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ OPTIONS: Final = ("price", "thinking")
 
 class CodexProvider:
     manifest: Manifest = MANIFEST
-    needs = Needs(state=(".codex/sessions/*.jsonl",), memory_bytes=200 << 20)
+    needs = Needs(state=(".codex/sessions/*.jsonl",), memory_bytes=200 << 20, program=PROGRAM)
 
     def __init__(self) -> None:
         self._proxy = KeyProxy("openai", openai_credentials)
