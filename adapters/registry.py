@@ -4,6 +4,7 @@ A driver is trusted code: it runs in the workers. `trust.py` decides which are l
 reason and never imported, and do no harm to those that are."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
@@ -53,6 +54,15 @@ class Drivers(Generic[D]):
     def origin(self, name: str) -> Origin | None:
         """Where it was installed from; None for one that was handed in."""
         return self._found[name][1] if name in self._found else None
+
+    @property
+    def working(self) -> dict[str, D]:
+        """All that load."""
+        found: dict[str, D] = {}
+        for name in self.names:
+            with suppress(AdapterError):
+                found[name] = self.get(name)
+        return found
 
     def get(self, name: str) -> D:
         if name in self._made:

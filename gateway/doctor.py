@@ -135,7 +135,8 @@ async def _fleet(db: Database, settings: Settings, registry: Registry) -> AsyncI
     workers = [process for process in alive if process.kind == "worker"]
     served = {queue for process in workers for queue in process.queues}
     wanted = await _used(db, settings)
-    agents = [name for name in registry.providers.names if name in wanted or is_at_hand(registry.providers.get(name))]
+    working = registry.providers.working
+    agents = [name for name in registry.providers.names if name in wanted or is_at_hand(working.get(name))]
     for queue in ["messages", "delivery", "upkeep", *map(agent_queue, agents)]:
         if queue in served:
             names = ", ".join(process.name for process in workers if queue in process.queues)

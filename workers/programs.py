@@ -51,6 +51,7 @@ PARKED: Final = "it waited for a person"
 LAST_WORDS_SECONDS: Final = 60.0
 # Held for an attempt, in dollars: what it will cost nobody knows before it has ended.
 PROGRAM_USD: Final = 0.05
+WANTED: Final = 200  # characters of what it wanted
 # Programs have these themselves, and know them better.
 OWN_TOOLS: Final = frozenset({"read_file", "write_file", "edit_file", "list_files", "search_files", "run_command"})
 _GO_ON: Final = (
@@ -127,7 +128,7 @@ class ProgramRun:
         left = await self._runtime.db.read(lambda conn: still_waits(conn, [step.id for step in steps]))
         if left is not None:
             raise ParkedError("it still waits for a person", left)
-        told = [f"- {step.name}: {await self._outcome(step, tools)}" for step in steps]
+        told = [f"- {_called(step)}: {await self._outcome(step, tools)}" for step in steps]
         return _DECIDED.format(what="\n".join(told))
 
     async def _outcome(self, step: AnyRow, tools: JournaledToolBox) -> str:
@@ -226,3 +227,11 @@ class ProgramRun:
             await save_interrupted(conn, turn.lease.session_id, turn.provider, packed, turn.id, reason)
 
         return Memory(self._continuation, write)
+
+
+def _called(step: AnyRow) -> str:
+    """What the program wanted, as it would know it again."""
+    wanted = step.input.get("command") or ", ".join(step.input.get("paths") or ())
+    return (
+        f"{step.name} ({' '.join(wanted.split())[:WANTED]})" if wanted and step.key.startswith(KEY) else str(step.name)
+    )

@@ -39,6 +39,7 @@ class Watching:
         self._workspace, self._emit = workspace, emit
         self._inotify: Inotify | None = None
         self._pending: set[str] = set()
+        self._born: set[str] = set()  # of these, the files that were not there before
         self._more = 0
         self._timer: asyncio.TimerHandle | None = None
         self._gap, self._last = DEBOUNCE_SECONDS, 0.0
@@ -88,7 +89,7 @@ class Watching:
         if name in UNSEEN or name.startswith(DRAFT) or self.given_up:
             return
         if not mask & inotify.IS_FOLDER:
-            self._touched(path)
+            self._file(path, mask)
         elif name in PASSED_BY:
             self._touched(f"{path}/")
         else:
@@ -98,6 +99,16 @@ class Watching:
                 self._start_walk(path)
             else:
                 self._touched(f"{path}/")
+
+    def _file(self, path: str, mask: int) -> None:
+        """A file that came and went between two events (a draft, renamed into place) was never there."""
+        if mask & (inotify.DELETE | inotify.MOVED_FROM) and path in self._born:
+            self._born.discard(path)
+            self._pending.discard(path)
+            return
+        if mask & inotify.CREATE and len(self._born) < MOST_PENDING:
+            self._born.add(path)
+        self._touched(path)
 
     def gone(self, folder: str) -> None:
         if not folder:
@@ -193,6 +204,7 @@ class Watching:
         self._timer, self._last = None, asyncio.get_running_loop().time()
         paths, more = heapq.nsmallest(MOST_PATHS, self._pending), self._more + len(self._pending) - MOST_PATHS
         self._pending, self._more = set(), 0
+        self._born.clear()
         if paths:
             rest = [f"… and {more:,} more"] if more > 0 else []
             self._emit(FilesTouched(paths=(*map(_named, paths), *rest)))

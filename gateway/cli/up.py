@@ -171,10 +171,10 @@ class _Up:
         celery = [sys.executable, "-m", "celery", "-A", "workers.app"]
         worker = [*celery, "worker", "--without-gossip", "--without-mingle"]
         providers = Registry().providers
-        drivers = {name: providers.get(name) for name in providers.names}
-        programs = [name for name, one in drivers.items() if isinstance(one, ProgramProvider) and is_at_hand(one)]
+        drivers = providers.working.items()
+        programs = [name for name, one in drivers if isinstance(one, ProgramProvider) and is_at_hand(one)]
         # Also those whose program is missing: somebody has to say so.
-        others = [name for name in drivers if name not in programs]
+        others = [name for name in providers.names if name not in programs]
         queues = ",".join(["messages", "upkeep", *map(agent_queue, others)])
         self._supervisor.start("worker", [*worker, "-n", "worker@%h", "-c", str(self._concurrency), "-Q", queues], env)
         if programs:

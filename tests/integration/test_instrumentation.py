@@ -79,6 +79,15 @@ async def watched(workspace: Path, seen: Seen) -> AsyncIterator[Watching]:
     assert not Inotify._of_loops, "the last one out closes it"
 
 
+async def test_a_draft_that_is_renamed_into_place_is_only_its_last_name(workspace: Path, seen: Seen) -> None:
+    (workspace / "old.txt").write_text("old")
+    async with watched(workspace, seen):
+        (workspace / "poem.txt.tmp").write_text("cranes at dawn")
+        (workspace / "poem.txt.tmp").rename(workspace / "poem.txt")
+        (workspace / "old.txt").unlink()
+    assert seen.paths == ["old.txt", "poem.txt"]
+
+
 async def test_files_are_told_while_they_change(workspace: Path, seen: Seen) -> None:
     (workspace / "old").write_text("x")
     (workspace / "src").mkdir()

@@ -105,7 +105,7 @@ async def test_a_risky_command_waits_for_approval_of_exactly_that_once(worker: t
     assert approval.summary == "demo wants to run git push origin main"
     assert await fleet.answer_wakes() == ["completed"]
     [said] = await answers(fleet)
-    assert "- Shell: boss approved it. Do it now" in said
+    assert "- Shell (git push origin main): boss approved it. Do it now" in said
     assert diarist.done == ["ls"], "the diarist only does what its prompt says"
 
 
