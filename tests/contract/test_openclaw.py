@@ -95,10 +95,10 @@ class Remembered:
         return await self._run.query.push(text)
 
     async def end(self) -> None:
-        await self._run.query.end()
+        return
 
     async def abort(self) -> None:
-        await self._run.query.abort()
+        return
 
     async def _read(self) -> AsyncIterator[ProviderEvent]:
         for event in self._run.events:
@@ -114,6 +114,12 @@ class Recording(Remembered):
         self._given = given
         self._needs = provider.needs
         self._key = key
+
+    async def end(self) -> None:
+        await self._run.query.end()
+
+    async def abort(self) -> None:
+        await self._run.query.abort()
 
     async def _read(self) -> AsyncIterator[ProviderEvent]:
         async for event in self._run.query.events:
@@ -183,14 +189,21 @@ async def play(harness: ProgramHarness, work: str, **more: Any) -> list[Provider
     return await program_checks.play(harness, work, **more)
 
 
+@pytest.mark.spec("P9", "P14")
+async def test_what_a_person_must_decide_ends_the_query(harness: ProgramHarness) -> None:
+    events = await play(harness, "risky")
+    assert [event.category for event in events if isinstance(event, ApprovalRequested)] == ["merge"]
+    assert [event.text for event in events if isinstance(event, Message)] == ["I will push it."]
+    assert not any(isinstance(event, Result) for event in events)
+
+
 # First those that must see real runs of their own; the others find them done.
-REAL = ("keeps_two_queries_apart", "says_the_same_for_the_same_work")
+REAL = ("starts_and_answers", "keeps_two_queries_apart", "says_the_same_for_the_same_work")
+ORDERED = (*(check for check in CHECKS if check.name in REAL), *(check for check in CHECKS if check.name not in REAL))
 
 
 @pytest.mark.spec("P15", "P9", "T1", "P14")
-@pytest.mark.parametrize(
-    "check", sorted(CHECKS, key=lambda check: check.name not in REAL), ids=lambda check: check.name
-)
+@pytest.mark.parametrize("check", ORDERED, ids=lambda check: check.name)
 async def test_openclaw_keeps_the_contract(check: Check, harness: ProgramHarness) -> None:
     outcome = await run_check(check, anew(harness) if check.name in REAL else harness)
     if isinstance(outcome, NotApplicable):
@@ -204,14 +217,6 @@ async def test_openclaw_behaves_as_a_program(check: program_checks.Check, harnes
     if check is program_checks.a_refused_key_is_told_as_that:
         [home] = harness.workspace.parent.glob("home-*")
         assert not list(home.glob(".openclaw/**/*.sqlite")), "it would remember that the key was refused"
-
-
-@pytest.mark.spec("P9", "P14")
-async def test_what_a_person_must_decide_ends_the_query(harness: ProgramHarness) -> None:
-    events = await play(harness, "risky")
-    assert [event.category for event in events if isinstance(event, ApprovalRequested)] == ["merge"]
-    assert [event.text for event in events if isinstance(event, Message)] == ["I will push it."]
-    assert not any(isinstance(event, Result) for event in events)
 
 
 @pytest.mark.spec("P9")

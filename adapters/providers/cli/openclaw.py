@@ -200,6 +200,8 @@ class OpenclawQuery(ProgramQuery):
             elif isinstance(data := said.get("data"), dict):
                 for event in events.take(str(said.get("stream")), data):
                     await self.say(event)
+        if self.waits:
+            return
         code = await program.ended()
         end = end_of("\n".join(printed)) if not admitted.closed else None
         if end is None or (code and not end.error):

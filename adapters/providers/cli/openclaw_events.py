@@ -35,10 +35,7 @@ def our_line(line: str) -> Mapping[str, Any] | None:
     """What the plug-in says in this line; None if it is not the plug-in's."""
     if not line.startswith(f'{{"{KEY}":'):
         return None
-    try:
-        said = json.loads(line)[KEY]
-    except ValueError as error:
-        raise ProviderError(f"openclaw said something that is no JSON: {line[:200]!r}", ErrorClass.INTERNAL) from error
+    said = _read(line)[KEY]
     return said if isinstance(said, dict) else {}
 
 
@@ -110,19 +107,24 @@ def end_of(printed: str) -> End | None:
     printed = printed.strip()
     if not printed.startswith("{"):
         return End(printed) if printed else None
-    try:
-        told = json.loads(printed)
-    except ValueError as error:
-        raise ProviderError(
-            f"openclaw said something that is no JSON: {printed[:200]!r}", ErrorClass.INTERNAL
-        ) from error
-    payloads = [one for one in told.get("payloads") or [] if isinstance(one, dict)]
+    told = _read(printed)
+    listed = told.get("payloads")
+    payloads = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     texts = [str(one["text"]) for one in payloads if one.get("text") and not one.get("isError")]
     errors = [str(one["text"]) for one in payloads if one.get("text") and one.get("isError")]
     for place in (told, told.get("meta")):
         if isinstance(place, dict) and isinstance(failed := place.get("error"), dict):
             errors.insert(0, str(failed.get("message", "no reason given")))
     return End("\n\n".join(texts), "; ".join(errors)[:500])
+
+
+def _read(text: str) -> dict[str, Any]:
+    """What begins as an object."""
+    try:
+        read: dict[str, Any] = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ProviderError(f"openclaw said something that is no JSON: {text[:200]!r}", ErrorClass.INTERNAL) from error
+    return read
 
 
 def _paths(tool: str, params: Mapping[str, Any], workspace: str) -> Iterator[str]:
