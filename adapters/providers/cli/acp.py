@@ -86,6 +86,7 @@ class AcpDriver(ABC):
 
     manifest: Manifest
     needs: Needs
+    passed_over: frozenset[str] = frozenset()  # what it asks of us without needing it
 
     def __init__(self) -> None:
         self._proxies: dict[Wire, KeyProxy] = {}
@@ -139,6 +140,7 @@ class AcpQuery(ProgramQuery):
         )
         self._rpc: JsonRpc
         self._session = ""
+        self._version = ""
         self._sees_images = False
 
     async def push(self, text: str) -> bool:
@@ -210,7 +212,7 @@ class AcpQuery(ProgramQuery):
     async def _talk(self, rpc: JsonRpc, launch: Launch, doors: Doors, meter: Meter | None) -> None:
         try:
             is_new, notes = await self._begin(rpc, launch, doors)
-            await self.begin(self._session, launch.version)
+            await self.begin(self._session, self._version)
             for note in filter(None, (*launch.notes, *notes)):
                 await self.say(Progress(text=note[:300]))
             said = await self._prompt(launch.prefix if is_new else "")
@@ -229,13 +231,14 @@ class AcpQuery(ProgramQuery):
 
     async def _begin(self, rpc: JsonRpc, launch: Launch, doors: Doors) -> tuple[bool, list[str]]:
         """A conversation: the one to be continued, else a new one. Whether it is new, and what there is to say."""
-        can = await rpc.call(
+        about = await rpc.call(
             "initialize",
             protocolVersion=PROTOCOL,
             clientCapabilities={"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
             clientInfo={"name": "longshore", "title": "Longshore", "version": self._driver.manifest.version},
         )
-        can = _part(can, "agentCapabilities")
+        can = _part(about, "agentCapabilities")
+        self._version = launch.version or str(_part(about, "agentInfo").get("version") or "unknown")[:100]
         self._sees_images = bool(_part(can, "promptCapabilities").get("image"))
         if launch.log_in:
             await rpc.call("authenticate", methodId=launch.log_in)
@@ -260,7 +263,10 @@ class AcpQuery(ProgramQuery):
                 await self._new(rpc, where)
         if launch.choose:
             # Also the sign that a conversation laid out again has been retold to its end.
-            await rpc.call("session/set_model", sessionId=self._session, modelId=launch.choose)
+            try:
+                await rpc.call("session/set_model", sessionId=self._session, modelId=launch.choose)
+            except RpcError as error:
+                notes.append(f"{self._name} keeps to a model of its own choice: {_reason(error)}")
         return is_new, notes
 
     async def _continue(self, rpc: JsonRpc, can: Mapping[str, Any], session: str, where: Mapping[str, Any]) -> None:
@@ -318,6 +324,8 @@ class AcpQuery(ProgramQuery):
             await self.say(Progress(text=f"{self._name}: {method}"[:200]))
 
     async def _answer(self, method: str, said: Mapping[str, Any]) -> Mapping[str, Any]:
+        if method in self._driver.passed_over:
+            return {}
         if method != "session/request_permission" or self._listener is None:
             raise RpcError(METHOD_NOT_FOUND, f"nobody here does {method}")
         try:

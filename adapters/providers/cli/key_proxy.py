@@ -25,6 +25,7 @@ Wire = Literal["anthropic", "openai", "gemini"]
 
 MAX_BODY: Final = 64 << 20
 REMEMBERED: Final = 4_000  # bytes of each end of an answer
+FINAL: Final = "the model did not answer, and whoever asked has been told why"
 _OPEN: Final[dict[Wire, re.Pattern[str]]] = {
     "anthropic": re.compile(r"POST /v1/messages(/count_tokens)?|GET /v1/models(/\w[\w.:-]*)?"),
     "openai": re.compile(r"POST /v1/(responses(/compact)?|chat/completions)|GET /v1/models(/\w[\w.:-]*)?"),
@@ -144,15 +145,17 @@ class KeyProxy:
             admitted.trouble = ProviderError(
                 f"the model's server could not be reached ({type(error).__name__})", ErrorClass.TRANSPORT
             )
-            await _refuse(send, 400 if self._final else 502, str(admitted.trouble))
+            await (_refuse(send, 400, FINAL) if self._final else _refuse(send, 502, str(admitted.trouble)))
 
     async def _carry(self, admitted: Pass, response: httpx2.Response, send: Send) -> None:
         """The vendor's answer, as it comes."""
         headers = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in _HOP]
         headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"set-cookie")]
-        status = 400 if self._final and response.status_code >= 400 else response.status_code
-        await send({"type": "http.response.start", "status": status, "headers": headers})
         answer, failed = Answer(), response.status_code >= 400
+        if failed and self._final:
+            await self._refuse_for_good(admitted, response, send)
+            return
+        await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
         if not failed:
             admitted.answers.append(answer)
         try:
@@ -168,6 +171,14 @@ class KeyProxy:
         told = refusal(response.status_code, response.headers, answer.first, self._credentials()) if failed else None
         admitted.trouble = told
         await send({"type": "http.response.body", "body": b""})
+
+    async def _refuse_for_good(self, admitted: Pass, response: httpx2.Response, send: Send) -> None:
+        """Not even in the vendor's words, in which a program may find a reason to try again."""
+        answer = Answer()
+        async for chunk in response.aiter_bytes():
+            answer.add(chunk)
+        admitted.trouble = refusal(response.status_code, response.headers, answer.first, self._credentials())
+        await _refuse(send, 400, FINAL)
 
     def _address(self, scope: Scope, credentials: Credentials) -> str:
         path = scope["path"]

@@ -20,7 +20,10 @@ PROGRAM: Final = "opencode"
 TRIED: Final = ("1.18.33", "1.18.33")
 COMMAND: Final = "acp"
 PROVIDER: Final = "longshore"  # our model's door, among its providers
+DATABASE: Final = ".local/share/opencode/opencode.db"
+MODELS: Final = ".config/opencode/models.json"  # its list of all models there are takes seconds to read
 INSTRUCTIONS: Final = ".config/opencode/longshore.md"
+MAX_OUTPUT: Final = 32_000  # tokens
 TOOL_MILLISECONDS: Final = 3_600_000  # the fleet's own limits are shorter
 
 
@@ -36,7 +39,11 @@ class OpencodeProvider(AcpDriver):
             structured_edits="file_events",
         ),
     )  # fmt: skip
-    needs = Needs(state=(".local/share/opencode/opencode.db*",), memory_bytes=650 << 20)
+    # A database, and what it has not yet written into its one file when the program is ended.
+    needs = Needs(state=(DATABASE, f"{DATABASE}-wal"), memory_bytes=650 << 20)
+
+    # It writes its files itself, and then asks an editor to, whether there is one or not.
+    passed_over = frozenset({"fs/write_text_file"})
 
     async def detect(self) -> Detection:
         return await detection(PROGRAM, TRIED)
@@ -65,7 +72,7 @@ class OpencodeProvider(AcpDriver):
             version=inspection.version,
             arguments=(COMMAND,),
             env=self._environment(given, doors),
-            files={INSTRUCTIONS: given.system_prompt},
+            files={INSTRUCTIONS: given.system_prompt, MODELS: "{}"},
             notes=(note_on(inspection, TRIED),),
         )
 
@@ -83,11 +90,16 @@ class OpencodeProvider(AcpDriver):
         if not given.policy.obey_repository:
             closed = ("OPENCODE_DISABLE_PROJECT_CONFIG", "OPENCODE_DISABLE_EXTERNAL_SKILLS", "OPENCODE_PURE")
             env |= dict.fromkeys(closed, "1")
-        return env | {"OPENCODE_CONFIG_CONTENT": json.dumps(self._configuration(given, doors)), "NO_COLOR": "1"}
+        return env | {
+            "OPENCODE_CONFIG_CONTENT": json.dumps(self._configuration(given, doors)),
+            "OPENCODE_MODELS_PATH": f"{doors.home}/{MODELS}",
+            "OPENCODE_EXPERIMENTAL_DISABLE_FILEWATCHER": "1",
+            "NO_COLOR": "1",
+        }
 
     def _configuration(self, given: QueryInput, doors: Doors) -> dict[str, Any]:
         model = self.model(given)
-        facts = catalog.facts(self.vendor(given), model, given.options)
+        context = catalog.facts(self.vendor(given), model, given.options).context_tokens
         return {
             "model": f"{PROVIDER}/{model}",
             "small_model": f"{PROVIDER}/{model}",
@@ -103,7 +115,7 @@ class OpencodeProvider(AcpDriver):
                             "tool_call": True,
                             "attachment": True,
                             "modalities": {"input": ["text", "image"], "output": ["text"]},
-                            "limit": {"context": facts.context_tokens, "output": 32_000},
+                            "limit": {"context": context, "output": min(MAX_OUTPUT, context // 4)},
                         }
                     },
                 }
