@@ -31,12 +31,14 @@ class Start:
 
 @dataclass(frozen=True)
 class Cli:
-    """`start` takes the stand-in's address, the home and the workspace."""
+    """`start` takes the stand-in's address, the home and the workspace. `first_event` says why the two sides' first
+    events are not alike, if they are not."""
 
     name: str
     adapter_id: str
     model: str
     start: Callable[[str, Path, Path], Start]
+    first_event: str = ""
 
 
 @dataclass(frozen=True)
@@ -178,5 +180,5 @@ CLAUDE = Cli("claude", "claude-code", "claude-sonnet-5-5", _claude)
 CODEX = Cli("codex", "codex", "a-model-it-does-not-know", _codex)
 GEMINI = Cli("gemini", "gemini", "gemini-2.5-flash", _gemini)
 OPENCODE = Cli("opencode", "opencode", "gpt-5", _opencode)
-OPENCLAW = Cli("openclaw", "openclaw", "gpt-5", _openclaw)
+OPENCLAW = Cli("openclaw", "openclaw", "gpt-5", _openclaw, "ours: before its program starts; peer: its whole answer")
 CLIS = (CLAUDE, CODEX, GEMINI, OPENCODE, OPENCLAW)

@@ -72,7 +72,13 @@ def _figures(cli: Cli, runs: Runs, fleet: InFleet) -> list[Figure]:
         return Figure(cli.name, what, ours, bare, unit, note=note)
 
     return [
-        figure("start to first event", [r.first for r in runs.driver], [r.first for r in runs.bare], "s"),
+        figure(
+            "start to first event",
+            [r.first for r in runs.driver],
+            [r.first for r in runs.bare],
+            "s",
+            cli.first_event,
+        ),
         figure("start to answer", [r.answer for r in runs.driver], [r.answer for r in runs.bare], "s"),
         figure("wake to end of turn, in the fleet", fleet.seconds, ends, "s", "peer: start to end"),
         figure(

@@ -19,8 +19,8 @@ from bench.standin import QUESTION, ModelServer
 
 @dataclass(frozen=True)
 class InFleet:
-    """Per turn: seconds from the wake to its end, and MB the worker took at most beyond what it had before. A later turn
-    uses again what an earlier one has given back; `first_mb` is what the worker's first took, modules and servers
+    """Per turn: seconds from the wake to its end, and MB the worker took at most beyond what it had before. A later one
+    uses again what an earlier has given back; `first_mb` is what the worker's first turn took, modules and servers
     included. Then what a session that waits for a person holds."""
 
     seconds: Sequence[float]
@@ -38,7 +38,7 @@ def run_in_fleet(stage: Stage, kind: DatabaseKind, cli: Cli, server: ModelServer
         worker = workers.ours("clis", queue, 2)
         pid = worker.process.pid
 
-        def turn(text: str) -> tuple[float, float]:
+        def turn(text: str | None) -> tuple[float, float]:
             calls = [([session], dict[str, object]()) for session in add_sessions(url, 1, text=text)]
             with Watch(pid) as watch:
                 drained = drain(
@@ -46,6 +46,7 @@ def run_in_fleet(stage: Stage, kind: DatabaseKind, cli: Cli, server: ModelServer
                 )
             return 1 / drained.per_second, watch.root_mb - watch.before_mb
 
+        turn(None)  # a wake that finds nothing: the worker is up
         _, first = turn(PROMPT)
         measured = [turn(PROMPT) for _ in range(repeats)]
         answered = count_answered(url)
