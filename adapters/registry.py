@@ -55,6 +55,10 @@ class Drivers(Generic[D]):
         """Where it was installed from; None for one that was handed in."""
         return self._found[name][1] if name in self._found else None
 
+    def missing(self, name: str) -> str:
+        """Why there is no driver of that name here, for people."""
+        return str(self._absent(name))
+
     @property
     def working(self) -> dict[str, D]:
         """All that load."""

@@ -192,7 +192,7 @@ async def _store(
     if question is not None:
         values |= {"status": "completed", "wakes": False}
     elif not known:
-        reason = f"there is no provider {provider!r} here; installed: {', '.join(registry.providers.names)}"
+        reason = registry.providers.missing(provider)
         values |= {"status": "failed", "error_class": ErrorClass.UNKNOWN_PROVIDER, "error": reason}
     if not await insert_ignoring(conn, MessageIn, **values):
         await conn.rollback()  # gives the number back

@@ -20,9 +20,8 @@ async def nobody_listens(desk: Desk, accepted: Accepted) -> str | None:
     assert session is not None
     provider = session.provider or session.group_provider or desk.settings.default_provider
     if provider not in desk.registry.providers.names:
-        installed = ", ".join(desk.registry.providers.names)
         fail(
-            f"stored, but there is no provider {provider!r} here (installed: {installed}). "
+            f"stored, but {desk.registry.providers.missing(provider)}. "
             f"Set one for the group, then: longshore dead retry {accepted.message_id[-8:]}"
         )
     if await listeners(desk, provider):

@@ -99,7 +99,7 @@ async def test_settings_of_a_group_are_changed_one_by_one(cli: Cli, fleet: Fleet
     [
         (["groups", "set", "nobody", "--name", "x"], 1, "there is no agent 'nobody'"),
         (["groups", "show", "nobody"], 1, "there is no agent 'nobody'"),
-        (["groups", "set", "a", "--provider", "gpt"], 1, "there is no provider 'gpt' here; installed: anthropic"),
+        (["groups", "set", "a", "--provider", "gpt"], 1, "there is no provider 'gpt' here; installed: acp, anthropic"),
         (["groups", "set", "a", "--provider", ""], 2, "--provider is empty"),
         (["groups", "set", "a", "--fallback", "openai", "--no-fallbacks"], 2, "exclude each other"),
         (["groups", "set", "a", "--name", "new", "--fallback", "gpt"], 1, "there is no provider 'gpt' here"),

@@ -74,7 +74,7 @@ async def test_an_unknown_provider_is_an_error_on_the_row(fleet: Fleet) -> None:
     await fleet.send()
     [row] = await fleet.inbox()
     assert (row.status, row.error_class) == ("failed", "unknown_provider")
-    assert row.error.startswith("there is no provider 'claude-9000' here; installed: anthropic, ")
+    assert row.error.startswith("there is no provider 'claude-9000' here; installed: acp, anthropic, ")
     assert fleet.bells.wakes == []
 
 

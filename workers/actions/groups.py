@@ -72,14 +72,14 @@ async def _check_people(conn: AsyncConnection, caller: Caller) -> None:
 
 def _check_drivers(caller: Caller, action: RegisterAgentGroup) -> None:
     """The same as when an operator makes one: a mistake is refused now, not when the agent is used."""
-    channels, providers = caller.registry.channels.names, caller.registry.providers.names
-    if action.place.channel_type not in channels:
-        raise ToolError(f"there is no channel {action.place.channel_type!r} here; installed: {', '.join(channels)}")
+    channels, providers = caller.registry.channels, caller.registry.providers
+    if action.place.channel_type not in channels.names:
+        raise ToolError(channels.missing(action.place.channel_type))
     if action.provider is None:
         return
-    if action.provider not in providers:
-        raise ToolError(f"there is no provider {action.provider!r} here; installed: {', '.join(providers)}")
+    if action.provider not in providers.names:
+        raise ToolError(providers.missing(action.provider))
     try:
-        caller.registry.providers.get(action.provider).check({})
+        providers.get(action.provider).check({})
     except AdapterError as error:
         raise ToolError(f"the provider {action.provider!r} cannot be used like this: {error}") from None

@@ -72,7 +72,7 @@ def test_default_goes_back_to_the_fleets() -> None:
     ("changes", "reason"),
     [
         (Changes(name=" "), "--name is empty"),
-        (Changes(provider="gpt"), "there is no provider 'gpt' here; installed: anthropic"),
+        (Changes(provider="gpt"), "there is no provider 'gpt' here; installed: acp, anthropic"),
         (Changes(fallbacks=("gpt",)), "there is no provider 'gpt' here"),
         (Changes(fallbacks=("openai", "openai")), "fallback 'openai' names a provider twice"),
         (Changes(fallbacks=("anthropic",)), "fallback 'anthropic' is the agent's own provider"),

@@ -31,7 +31,7 @@ from gateway.cli.stream import EventPrinter
 from tests.unit.adapters.test_events import EVENTS
 
 # Said by other lines, or of no use to somebody who reads along.
-SILENT = {"session_started", "usage", "diff_available"}
+SILENT = {"screen_changed", "session_started", "usage"}
 HOSTILE = "\x1b[2J\x1b]0;title\x07\x08\r\x00[bold]bracketed[/bold]\\"
 
 
