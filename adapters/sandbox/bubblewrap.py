@@ -34,6 +34,7 @@ from adapters.sandbox.probing import CHECKS, try_out
 from adapters.sandbox.process import NamespaceGrip, Supervised
 from adapters.sandbox.proxy import Resolver, open_proxy, public_addresses
 from adapters.sandbox.seccomp import seccomp_program
+from adapters.sandbox.terminal import PseudoTerminal, on_terminal
 
 NOBODY = 65534
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
@@ -106,6 +107,8 @@ class Bubblewrap:
         full = await self._disk.full(command.workspace, command.limits.disk_bytes)
         async with AsyncExitStack() as held:
             program, readable = list(command.argv), list(command.readable)
+            if command.terminal is not None:
+                program = on_terminal(program)
             options: list[str] = []
             doors = {door.port: door.socket for door in command.doors}
             if command.hosts:
@@ -142,12 +145,16 @@ class Bubblewrap:
                 listed = files.add(b"".join(os.fsencode(a) + b"\0" for a in [*arguments, "--info-fd", str(writing)]))
                 # An empty environment of its own: --clearenv leaves ours readable in /proc/1/environ.
                 argv = [self.binary, "--args", listed, "--", *program]
-                transport, pipes = await spawn(argv, env={}, uid=self.uid, fds=[*files.fds, writing], cwd="/")
+                terminal = PseudoTerminal(command.terminal, self.uid) if command.terminal else None
+                transport, pipes = await spawn(
+                    argv, env={}, uid=self.uid, fds=[*files.fds, writing], cwd="/", terminal=terminal
+                )
             try:
                 first = await _first_pid(reading)
                 if first is None:
-                    assert pipes.stderr is not None
-                    said = (await pipes.stderr.read()).decode(errors="replace").strip()
+                    words = pipes.stderr if pipes.terminal is None else pipes.stdout
+                    assert words is not None
+                    said = (await words.read()).decode(errors="replace").strip()
                     raise SandboxError(f"the sandbox could not be made: {said or 'bwrap ended without a word'}")
             except BaseException:
                 # --die-with-parent: what it has begun ends with it.
@@ -155,6 +162,8 @@ class Bubblewrap:
                     transport.kill()
                 await asyncio.shield(pipes.exited)
                 transport.close()
+                if pipes.stdin is not None:
+                    pipes.stdin.close()
                 raise
         grip = NamespaceGrip(transport.get_pid(), first, held)
         return Supervised(transport, pipes, command, grip, self._disk, held.pop_all())

@@ -75,6 +75,8 @@ class Docker:
 
     async def start(self, command: Command) -> Supervised:
         check_command(command)
+        if command.terminal is not None:
+            raise SandboxError("a program in a container gets no terminal here: set LONGSHORE_SANDBOX=bubblewrap")
         if "," in str(command.workspace) or any("," in str(path) for path in command.readable):
             raise SandboxError("Docker cannot mount a folder with a comma in its name")
         if any("\n" in value or "\r" in value for value in command.env.values()):

@@ -14,6 +14,7 @@ from typing import Any
 
 from adapters.errors import SandboxError
 from adapters.sandbox.port import WORKSPACE, Command, SandboxLimits
+from adapters.sandbox.terminal import PseudoTerminal
 
 # A CLI agent says a whole message per line, with files and pictures in it.
 LONGEST_LINE = 8 << 20
@@ -131,6 +132,15 @@ class Pipes(SubprocessStreamProtocol):
         loop = asyncio.get_running_loop()
         super().__init__(limit=LONGEST_LINE, loop=loop)
         self.exited: asyncio.Future[None] = loop.create_future()
+        self.terminal: PseudoTerminal | None = None
+
+    async def take(self, terminal: PseudoTerminal) -> None:
+        """For a child that has a terminal instead of pipes, on which errors look like all the rest."""
+        self.terminal = terminal
+        self.stdin, self.stdout = await terminal.streams(LONGEST_LINE)
+        self.stderr = asyncio.StreamReader()
+        self.stderr.feed_eof()
+        terminal.let_go()
 
     def process_exited(self) -> None:
         super().process_exited()
@@ -145,13 +155,21 @@ async def spawn(
     cwd: str | Path | None = None,
     uid: int | None = None,
     fds: Sequence[int] = (),
+    terminal: PseudoTerminal | None = None,
 ) -> tuple[asyncio.SubprocessTransport, Pipes]:
     """A child in a session of its own (a Ctrl-C at the worker's terminal is the worker's), as another user if `uid` is
     given. Raises SandboxError if there is no such program or the command line is too long."""
     options: dict[str, Any] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+    if terminal is not None:
+        options |= {"stdin": terminal.theirs, "stdout": terminal.theirs, "stderr": terminal.theirs}
     try:
-        return await asyncio.get_running_loop().subprocess_exec(
+        transport, pipes = await asyncio.get_running_loop().subprocess_exec(
             Pipes, *argv, env=dict(env), cwd=cwd, pass_fds=tuple(fds), start_new_session=True, **options
         )
     except (OSError, ValueError) as error:
+        if terminal is not None:
+            terminal.close()
         raise SandboxError(f"{argv[0]} could not be started: {error}") from error
+    if terminal is not None:
+        await pipes.take(terminal)
+    return transport, pipes

@@ -30,10 +30,19 @@ def children(pid: int) -> list[int]:
 
 def living_in_group(leader: int) -> Iterator[int]:
     """The processes of that group that have not ended."""
+    return _living(leader, 2)
+
+
+def living_in_session(leader: int) -> Iterator[int]:
+    """As above; a shell at a terminal gives each job a group of its own."""
+    return _living(leader, 3)
+
+
+def _living(leader: int, field: int) -> Iterator[int]:
     for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
         # The program's name is in brackets and may hold anything.
         fields = _read(f"/proc/{name}/stat").rpartition(")")[2].split()
-        if fields and fields[0] not in "ZX" and int(fields[2]) == leader:
+        if fields and fields[0] not in "ZX" and int(fields[field]) == leader:
             yield int(name)
 
 

@@ -14,6 +14,7 @@ from adapters.sandbox.disk import Disk
 from adapters.sandbox.launch import check_command, forwarded, limited, spawn
 from adapters.sandbox.port import Command, Probe
 from adapters.sandbox.process import GroupGrip, Supervised
+from adapters.sandbox.terminal import PseudoTerminal, on_terminal
 
 
 class Unconfined:
@@ -47,11 +48,13 @@ class Unconfined:
         if command.doors:
             doors = {door.port: str(door.socket) for door in command.doors}
             program = forwarded(program, sys.executable, forwarder.__file__, doors)
+        terminal = None
+        if command.terminal is not None:
+            program, terminal = on_terminal(program), PseudoTerminal(command.terminal)
         argv = limited(program, command.limits, full=full, own=_processes_of_user())
-        transport, pipes = await spawn(
-            argv, env=env, cwd="/" if command.folder is None else command.workspace / command.folder
-        )
-        grip = GroupGrip(transport.get_pid())
+        cwd = "/" if command.folder is None else command.workspace / command.folder
+        transport, pipes = await spawn(argv, env=env, cwd=cwd, terminal=terminal)
+        grip = GroupGrip(transport.get_pid(), session=terminal is not None)
         return Supervised(transport, pipes, command, grip, self._disk, AsyncExitStack())
 
 

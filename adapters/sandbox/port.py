@@ -39,7 +39,8 @@ class Command:
     """`folder` is where it starts, relative to the workspace; None: outside it, where no agent has put anything that a
     launcher would pick up. `hosts` are names that may be reached. `readable` are folders of the host
     that it may read and run from, at their own paths: where a program lives that is not below /usr. `home` is a folder
-    of the host that becomes its HOME, to be written; without one, HOME is /tmp."""
+    of the host that becomes its HOME, to be written; without one, HOME is /tmp. `terminal` are the rows and columns of
+    a terminal that it runs in: what it prints, errors too, is what the terminal is sent."""
 
     argv: tuple[str, ...]
     workspace: Path
@@ -50,6 +51,7 @@ class Command:
     home: Path | None = None
     doors: tuple[Door, ...] = ()
     limits: SandboxLimits = SandboxLimits()
+    terminal: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ class SandboxProcess(Protocol):
     @property
     def passed(self) -> Literal["memory", "disk"] | None:
         """The limit it was ended for."""
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Of its terminal, if it has one."""
 
     async def wait(self) -> int:
         """Its exit code."""

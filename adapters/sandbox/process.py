@@ -14,7 +14,7 @@ from typing import Literal, Protocol
 from adapters.sandbox.disk import Disk
 from adapters.sandbox.launch import Pipes
 from adapters.sandbox.looking import look
-from adapters.sandbox.memory import children, exceeds, family, living_in_group
+from adapters.sandbox.memory import children, exceeds, family, living_in_group, living_in_session
 from adapters.sandbox.port import Command
 
 WATCH_SECONDS = 0.25
@@ -78,6 +78,10 @@ class Supervised:
     @property
     def passed(self) -> Literal["memory", "disk"] | None:
         return self._passed
+
+    def resize(self, rows: int, columns: int) -> None:
+        if self._pipes.terminal is not None:
+            self._pipes.terminal.resize(rows, columns)
 
     async def wait(self) -> int:
         await asyncio.shield(self._watch)
@@ -190,10 +194,12 @@ class NamespaceGrip:
 
 
 class GroupGrip:
-    """A process group. Whoever leaves it (setsid) is not held: only for programs that nobody confines."""
+    """A process group, and at a terminal the whole session. Whoever leaves it (setsid) is not held: only for programs
+    that nobody confines."""
 
-    def __init__(self, leader: int) -> None:
+    def __init__(self, leader: int, *, session: bool = False) -> None:
         self._leader = leader
+        self._session = session
 
     def pids(self) -> Sequence[int]:
         return family(self._leader)
@@ -217,6 +223,8 @@ class GroupGrip:
 
     def _members(self) -> bool:
         """Whether anybody lives in the group. The dead whom nobody has reaped are still in it for killpg."""
+        if self._session:
+            return any(living_in_session(self._leader))
         try:
             os.killpg(self._leader, 0)
         except (ProcessLookupError, PermissionError):
@@ -226,3 +234,6 @@ class GroupGrip:
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._leader, number)
+        for pid in living_in_session(self._leader) if self._session else ():
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)

@@ -643,3 +643,60 @@ async def test_a_workspace_may_be_named_from_where_the_worker_is(
     monkeypatch.chdir(workspace.parent)
     finished = await run(sandbox, Command(("cat", "file"), Path(workspace.name)))
     assert (finished.exit_code, finished.stdout, finished.stderr) == (0, "found", "")
+
+
+AT_TERMINAL = """
+import os, signal, sys
+def say(where, what):
+    os.write(where, f"{what} {os.get_terminal_size(0).columns}\\n".encode())
+def interrupted(*_):
+    say(1, "interrupted")
+    sys.exit(5)
+signal.signal(signal.SIGINT, interrupted)
+say(2, "errors")
+say(1, "waits")
+while True:
+    signal.pause()
+"""
+
+
+@pytest.mark.spec("P12", "T6")
+async def test_a_program_can_have_a_terminal_of_its_own(sandbox: Sandbox, workspace: Path) -> None:
+    """A real one: of a size, with Ctrl-C, and its errors on it."""
+    command = Command(("python3", "-c", AT_TERMINAL), workspace, terminal=(30, 100))
+    if sandbox.name == "docker":
+        with pytest.raises(SandboxError, match="gets no terminal here"):
+            await sandbox.start(command)
+        return
+    started = await sandbox.start(command)
+    assert await started.stdout.readuntil(b"waits 100\r\n") == b"errors 100\r\nwaits 100\r\n"
+    started.resize(50, 60)
+    started.stdin.write(b"\x03")
+    assert await started.stdout.read() == b"^Cinterrupted 60\r\n"
+    assert await started.stderr.read() == b""
+    assert await started.wait() == 5
+    await started.stop()
+    started.resize(1, 1)  # too late, and no harm
+
+
+@pytest.mark.spec("P12", "T6")
+async def test_stopping_hangs_up_a_terminal(sandbox: Sandbox, workspace: Path, marked: Marked) -> None:
+    """Which ends a shell that does not mind TERM, and all of its jobs."""
+    if sandbox.name == "docker":
+        return  # has none
+    script = f"sleep {marked.seconds} & sleep {marked.seconds}"
+    started = await sandbox.start(Command(("bash", "--norc", "-ic", script), workspace, terminal=(30, 100)))
+    await marked.appear(2)
+    await started.stop()
+    assert marked.alive() == []
+    await started.stdout.read()  # it has an end
+
+
+@pytest.mark.spec("P12", "T6")
+async def test_a_program_that_is_not_there_says_so_on_its_terminal(sandbox: Sandbox, workspace: Path) -> None:
+    if sandbox.name == "docker":
+        return  # has none
+    started = await sandbox.start(Command(("no-such-program",), workspace, terminal=(30, 100)))
+    assert b"no-such-program" in await started.stdout.read()
+    assert await started.wait() == 127
+    await started.stop()
