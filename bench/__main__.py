@@ -52,7 +52,9 @@ def main() -> int:
     def say(line: str) -> None:
         console.print(f"[dim]{time.monotonic() - started:4.0f} s[/dim]  {line}", soft_wrap=True)
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that a polite kill cleans up as well
+    # A polite kill is as Ctrl-C, also for a shell's background job: loops end their work and clean up.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     _refuse_unequal_settings()
     figures: list[Figure] = []
     with set_stage() as stage:
@@ -81,4 +83,7 @@ def _refuse_unequal_settings() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -70,12 +70,17 @@ async def run_bare(
             **_user(),
         )  # fmt: skip
         assert process.stdout is not None
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            async for line in process.stdout:
-                first = first or time.perf_counter() - started
-                if not answer and ANSWER.encode() in line:
-                    answer = time.perf_counter() - started
-            code = await process.wait()
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                async for line in process.stdout:
+                    first = first or time.perf_counter() - started
+                    if not answer and ANSWER.encode() in line:
+                        answer = time.perf_counter() - started
+                code = await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
         end = time.perf_counter() - started
     if code != 0 or not answer:
         raise RuntimeError(f"bare {cli.name} ended with exit code {code} and {'an' if answer else 'no'} answer")
