@@ -1,13 +1,18 @@
 """`opencode`, led over ACP (`opencode acp`), with any model that speaks OpenAI's chat protocol.
 
 Its configuration comes by a variable, and asks before everything that it can ask about. What the workspace holds for it
-(opencode.json, .opencode/) is not read unless the group's policy says so."""
+(opencode.json, .opencode/) is not obeyed unless the group's policy says so. Plug-ins there it runs all the same: with
+those it is not started."""
 
+import asyncio
 import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
+from adapters.errors import WorkspaceError
 from adapters.providers import catalog
 from adapters.providers.cli.acp import AcpDriver, Doors, Launch
 from adapters.providers.cli.acp_options import check_none, inspected, refusal
@@ -15,6 +20,7 @@ from adapters.providers.cli.installation import detection, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Wire
 from adapters.providers.credentials import is_openai, openai_credentials
 from adapters.station import MCP_SERVER, Needs
+from adapters.workspace import Workspace
 
 PROGRAM: Final = "opencode"
 TRIED: Final = ("1.18.33", "1.18.33")
@@ -23,8 +29,10 @@ PROVIDER: Final = "longshore"  # our model's door, among its providers
 DATABASE: Final = ".local/share/opencode/opencode.db"
 MODELS: Final = ".config/opencode/models.json"  # its list of all models there are takes seconds to read
 INSTRUCTIONS: Final = ".config/opencode/longshore.md"
+SETTINGS: Final = ("opencode.json", "opencode.jsonc")
+MAX_SETTINGS: Final = 1 << 20
 MAX_OUTPUT: Final = 32_000  # tokens
-TOOL_MILLISECONDS: Final = 3_600_000  # the fleet's own limits are shorter
+TOOL_MILLISECONDS: Final = 600_000
 
 
 class OpencodeProvider(AcpDriver):
@@ -67,6 +75,13 @@ class OpencodeProvider(AcpDriver):
                 f"opencode {inspection.version} has no `{COMMAND}`, by which it is led here: "
                 f"install {TRIED[1]} (`make clis`)"
             )
+        if not given.policy.obey_repository:
+            found = await asyncio.to_thread(would_be_run, Path(given.cwd))
+            if found:
+                raise refusal(
+                    f"opencode would run the plug-ins that the workspace's {found} names, and cannot be told not to: "
+                    "take it away, or let it (obey_repository)"
+                )
         return Launch(
             installation=inspection.installation,
             version=inspection.version,
@@ -132,3 +147,25 @@ class OpencodeProvider(AcpDriver):
             "lsp": False,
             "formatter": False,
         }
+
+
+def would_be_run(workspace: Path) -> str:
+    """What it runs of a workspace although it was told to leave its settings alone; empty: nothing. What cannot be
+    looked at is not trusted."""
+    folder = workspace / ".opencode"
+    if folder.is_symlink():
+        return folder.name
+    for name in ("plugin", "plugins"):
+        if os.path.lexists(folder / name):
+            return f"{folder.name}/{name}"
+    for name in (*SETTINGS, *(f"{folder.name}/{name}" for name in SETTINGS)):
+        if not os.path.lexists(workspace / name):
+            continue
+        try:
+            text = Workspace(workspace).read(name, limit=MAX_SETTINGS + 1)
+        except WorkspaceError:
+            return name
+        # A backslash can spell any word otherwise.
+        if len(text) > MAX_SETTINGS or any(word in text for word in (b"plugin", b"policies", b"\\u")):
+            return name
+    return ""
