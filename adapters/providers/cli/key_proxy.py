@@ -34,6 +34,7 @@ _OPEN: Final[dict[Wire, re.Pattern[str]]] = {
         r"|GET /v1(beta)?/models(/\w[\w.-]*)?"
     ),
 }
+_WAITS: Final = (b"retry-after", b"retry-after-ms", b"x-should-retry")
 _KEY_HEADERS: Final = (b"x-api-key", b"authorization", b"x-goog-api-key")
 # Of one connection only, or set anew for the other.
 _HOP: Final = (
@@ -149,15 +150,14 @@ class KeyProxy:
 
     async def _carry(self, admitted: Pass, response: httpx2.Response, send: Send) -> None:
         """The vendor's answer, as it comes."""
+        if response.status_code >= 400:
+            await self._tell_refusal(admitted, response, send)
+            return
         headers = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in _HOP]
         headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"set-cookie")]
-        answer, failed = Answer(), response.status_code >= 400
-        if failed and self._final:
-            await self._refuse_for_good(admitted, response, send)
-            return
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-        if not failed:
-            admitted.answers.append(answer)
+        answer = Answer()
+        admitted.answers.append(answer)
         try:
             async for chunk in response.aiter_bytes():
                 answer.add(chunk)
@@ -168,17 +168,24 @@ class KeyProxy:
                 ErrorClass.TRANSPORT,
             )
             return  # which closes the connection: the program sees it break as well
-        told = refusal(response.status_code, response.headers, answer.first, self._credentials()) if failed else None
-        admitted.trouble = told
+        admitted.trouble = None
         await send({"type": "http.response.body", "body": b""})
 
-    async def _refuse_for_good(self, admitted: Pass, response: httpx2.Response, send: Send) -> None:
-        """Not even in the vendor's words, in which a program may find a reason to try again."""
-        answer = Answer()
+    async def _tell_refusal(self, admitted: Pass, response: httpx2.Response, send: Send) -> None:
+        """In the vendor's words, without the key they may repeat; to a program that would find in them a reason to try
+        again, in ours."""
+        credentials, answer = self._credentials(), Answer()
         async for chunk in response.aiter_bytes():
             answer.add(chunk)
-        admitted.trouble = refusal(response.status_code, response.headers, answer.first, self._credentials())
-        await _refuse(send, 400, FINAL)
+        admitted.trouble = refusal(response.status_code, response.headers, answer.first, credentials)
+        if self._final:
+            await _refuse(send, 400, FINAL)
+        elif admitted.trouble.error_class is ErrorClass.AUTH:
+            await _refuse(send, response.status_code, str(admitted.trouble))
+        else:
+            said = credentials.scrub(answer.first.decode("utf-8", "replace")).encode()
+            waits = [(name.lower(), value) for name, value in response.headers.raw if name.lower() in _WAITS]
+            await _say(send, response.status_code, said, waits)
 
     def _address(self, scope: Scope, credentials: Credentials) -> str:
         path = scope["path"]
@@ -236,7 +243,7 @@ async def _refuse(send: Send, status: int, reason: str) -> None:
     await _say(send, status, json.dumps(body).encode())
 
 
-async def _say(send: Send, status: int, body: bytes) -> None:
+async def _say(send: Send, status: int, body: bytes, more: Iterable[tuple[bytes, bytes]] = ()) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, *more]})
     await send({"type": "http.response.body", "body": body})
