@@ -69,7 +69,7 @@ class LocalServer:
             if self._server is None or self._serving is None or self._folder is None:
                 return
             self._server.should_exit = True
-            await self._serving
+            await asyncio.wait({self._serving})
             shutil.rmtree(self._folder, ignore_errors=True)
             self._server = self._serving = self._folder = None
 

@@ -33,7 +33,7 @@ def test_what_fits_is_let_in_and_what_is_promised_counts(monkeypatch: pytest.Mon
 
 def test_after_a_while_what_a_program_holds_is_seen_and_not_counted_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(admission.time, "monotonic", lambda: now)
+    monkeypatch.setattr("workers.admission.time.monotonic", lambda: now)
     monkeypatch.setattr(admission, "free_memory", lambda: SPARE_BYTES + 400 * MB)
     gate = Admission()
     with gate.admit("one", 300 * MB):
