@@ -19,6 +19,7 @@ from adapters.events import (
     FilesTouched,
     ProviderEvent,
     Result,
+    ScreenChanged,
     SessionStarted,
     TextDelta,
     ToolCall,
@@ -313,10 +314,13 @@ CHECKS: Final = (
 
 
 def shape(events: list[ProviderEvent]) -> list[str]:
-    """What happened, without what may differ between two runs: ids, costs, and how a text was cut into deltas."""
+    """What happened, without what may differ between two runs: ids, costs, how a text was cut into deltas and how often
+    a screen was looked at."""
     words: list[str] = []
     for event in events:
         match event:
+            case ScreenChanged():
+                continue
             case TextDelta():
                 word = "text"
             case ToolCall(name=name):

@@ -18,6 +18,8 @@ from adapters.sandbox.terminal import PseudoTerminal
 
 # A CLI agent says a whole message per line, with files and pictures in it.
 LONGEST_LINE = 8 << 20
+# What a terminal has been sent and nobody has read; a flood makes the program wait.
+TERMINAL_BYTES = 1 << 16
 OPEN_FILES = 4096
 CANNOT_LIMIT = 125
 FIRST_PORT = 8701
@@ -137,7 +139,7 @@ class Pipes(SubprocessStreamProtocol):
     async def take(self, terminal: PseudoTerminal) -> None:
         """For a child that has a terminal instead of pipes, on which errors look like all the rest."""
         self.terminal = terminal
-        self.stdin, self.stdout = await terminal.streams(LONGEST_LINE)
+        self.stdin, self.stdout = await terminal.streams(TERMINAL_BYTES)
         self.stderr = asyncio.StreamReader()
         self.stderr.feed_eof()
         terminal.let_go()
