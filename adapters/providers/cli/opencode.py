@@ -139,6 +139,7 @@ class OpencodeProvider(AcpDriver):
                 **dict.fromkeys(("edit", "bash", "webfetch", "websearch", "external_directory"), "ask"),
                 f"{MCP_SERVER}_*": "allow",
             },
+            "agent": {"title": {"disable": True}},  # nobody sees it, and it would be one more call of the model
             "experimental": {"mcp_timeout": TOOL_MILLISECONDS},
             "instructions": [f"{doors.home}/{INSTRUCTIONS}"] if given.system_prompt else [],
             "autoupdate": False,

@@ -158,6 +158,7 @@ def test_endings() -> None:
     quota = {"quota": {"token_count": {"input_tokens": 2468, "output_tokens": 112}, "model_usage": []}}
     assert ending("x", {"stopReason": "end_turn", "_meta": quota}).used == Tokens(2468, 112)
     assert ending("x", {"stopReason": "refusal", "usage": 7, "_meta": {"quota": 3}}).used == Tokens()
+    nonsense: Any
     for nonsense in (None, [], {}, {"stopReason": "boredom"}):
         with pytest.raises(ProviderError, match="does not read"):
             ending("x", nonsense)
