@@ -124,8 +124,8 @@ async def a_follow_up_after_the_end_is_too_late(harness: ProgramHarness) -> None
     assert await query.push("too late") is False
 
 
-# The program's shell is told to start a process with this on its command line, in a session of its own. Not the same for
-# two test processes: each would find what the other one's programs have started.
+# The program's shell is told to start a process with this on its command line, in a session of its own. Not the same
+# for two test processes: each would find what the other one's programs have started.
 LINGERS: Final = f"longshore-lingers-{os.getpid()}"
 LINGER_COMMAND: Final = f"setsid sh -c 'sleep 3600; : {LINGERS}' & sh -c 'sleep 3600; : {LINGERS}'"
 PROGRAM_CHECKS: Final[tuple[Check, ...]] = (
