@@ -5,26 +5,23 @@ description. They read and write files themselves, in the sandbox: nothing of th
 
 import asyncio
 import base64
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from adapters.contracts import ContentBlock, Detection, Manifest, QueryInput
+from adapters.contracts import ContentBlock, QueryInput
 from adapters.errors import ErrorClass, ProviderError, WorkspaceError
 from adapters.events import Progress, ProviderEvent
 from adapters.providers import catalog
-from adapters.providers.cli.installation import Installation
+from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch, Meter
 from adapters.providers.cli.json_rpc import METHOD_NOT_FOUND, JsonRpc, RpcError
-from adapters.providers.cli.key_proxy import KeyProxy, Pass, Wire
 from adapters.providers.cli.program import Program, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble
-from adapters.providers.cli.usage_seen import used
 from adapters.sandbox.port import Door
-from adapters.station import MCP_SERVER, Needs
+from adapters.station import MCP_SERVER
 from adapters.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -34,96 +31,6 @@ PROTOCOL: Final = 1
 INVALID_PARAMS: Final = -32602
 MAX_EXPLAINED: Final = 3
 MAX_IMAGE: Final = 10 << 20
-
-
-@dataclass(frozen=True)
-class Doors:
-    """What a program reaches, as it sees it: its model, our tools, its folders. Without a model's door, it has none."""
-
-    workspace: str
-    home: str
-    tools_url: str
-    tools_token: str = field(repr=False)
-    model_url: str = ""
-    model_token: str = field(default="", repr=False)
-
-
-@dataclass(frozen=True)
-class Launch:
-    """How an attempt is started. `outside`: not in the workspace, where settings may lie. `prefix` goes before the
-    first prompt of a new conversation. `choose` is the model to ask the program for in the protocol's own way. `seed`
-    is a conversation laid out among `files`, to be taken for a new one."""
-
-    installation: Installation
-    version: str
-    arguments: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict)
-    files: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    outside: bool = False
-    prefix: str = ""
-    choose: str = ""
-    log_in: str = ""
-    seed: str = ""
-
-
-@dataclass(frozen=True)
-class Meter:
-    """What was used of the model, as its server counts."""
-
-    wire: Wire
-    admitted: Pass
-
-    def read(self) -> catalog.Tokens:
-        """Since it was last read."""
-        seen = used(self.wire, self.admitted.answers)
-        self.admitted.answers.clear()
-        return seen
-
-
-class AcpDriver(ABC):
-    """A provider whose program speaks ACP."""
-
-    manifest: Manifest
-    needs: Needs
-    passed_over: frozenset[str] = frozenset()  # what it asks of us without needing it
-
-    def __init__(self) -> None:
-        self._proxies: dict[Wire, KeyProxy] = {}
-
-    @abstractmethod
-    async def detect(self) -> Detection: ...
-
-    @abstractmethod
-    def check(self, options: Mapping[str, Any]) -> None: ...
-
-    @abstractmethod
-    async def launch(self, given: QueryInput, doors: Doors) -> Launch: ...
-
-    @abstractmethod
-    def proxy(self, options: Mapping[str, Any]) -> tuple[Wire, KeyProxy] | None:
-        """The way to its model; None: it has none of ours."""
-
-    @abstractmethod
-    def model(self, given: QueryInput) -> str: ...
-
-    @abstractmethod
-    def vendor(self, given: QueryInput) -> catalog.Vendor:
-        """Whose prices it pays."""
-
-    def worded(self, text: str) -> str:
-        """A message, so that the program takes it for one."""
-        return text
-
-    def tool_name(self, call_id: str, title: str, kind: str) -> str:
-        return str(_events().name_by_title(call_id, title, kind))
-
-    def query(self, given: QueryInput) -> "AcpQuery":
-        return AcpQuery(given, self)
-
-    async def close(self) -> None:
-        for proxy in self._proxies.values():
-            await proxy.close()
 
 
 class AcpQuery(ProgramQuery):

@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.providers import catalog
-from adapters.providers.cli.acp import AcpDriver, AcpQuery, Doors, Launch, Meter
+from adapters.providers.cli.acp import AcpQuery
+from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch, Meter
 from adapters.providers.cli.acp_options import refusal
 from adapters.providers.cli.home import pack, put, unpack
 from adapters.providers.cli.installation import Installation, find

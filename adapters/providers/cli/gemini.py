@@ -14,7 +14,8 @@ from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.events import Progress, Result, TextDelta
 from adapters.providers import catalog
 from adapters.providers.cli import gemini_oneshot, gemini_sessions
-from adapters.providers.cli.acp import AcpDriver, AcpQuery, Doors, Launch, Meter
+from adapters.providers.cli.acp import AcpQuery
+from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch, Meter
 from adapters.providers.cli.acp_options import check_none, inspected, refusal
 from adapters.providers.cli.installation import Inspection, detection, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Wire

@@ -14,7 +14,8 @@ from typing import Any, Final
 from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.errors import WorkspaceError
 from adapters.providers import catalog
-from adapters.providers.cli.acp import AcpDriver, Doors, Launch
+from adapters.providers.cli.acp import AcpQuery
+from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch
 from adapters.providers.cli.acp_options import check_none, inspected, refusal
 from adapters.providers.cli.installation import detection, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Wire
@@ -67,6 +68,9 @@ class OpencodeProvider(AcpDriver):
 
     def vendor(self, given: QueryInput) -> catalog.Vendor:
         return catalog.OPENAI if is_openai(openai_credentials().base_url) else catalog.COMPATIBLE
+
+    def query(self, given: QueryInput) -> AcpQuery:
+        return AcpQuery(given, self)
 
     async def launch(self, given: QueryInput, doors: Doors) -> Launch:
         inspection = await inspected(PROGRAM)

@@ -1,0 +1,105 @@
+"""What the driver of ACP programs (`acp.py`) must know of each: how it starts, its model's door, its tools' names."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from adapters.contracts import Detection, Manifest, Query, QueryInput
+from adapters.providers import catalog
+from adapters.providers.cli.installation import Installation
+from adapters.providers.cli.key_proxy import KeyProxy, Pass, Wire
+from adapters.providers.cli.usage_seen import used
+from adapters.station import Needs
+
+
+@dataclass(frozen=True)
+class Doors:
+    """What a program reaches, as it sees it: its model, our tools, its folders. Without a model's door, it has none."""
+
+    workspace: str
+    home: str
+    tools_url: str
+    tools_token: str = field(repr=False)
+    model_url: str = ""
+    model_token: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """How an attempt is started. `outside`: not in the workspace, where settings may lie. `prefix` goes before the
+    first prompt of a new conversation. `choose` is the model to ask the program for in the protocol's own way. `seed`
+    is a conversation laid out among `files`, to be taken for a new one."""
+
+    installation: Installation
+    version: str
+    arguments: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    outside: bool = False
+    prefix: str = ""
+    choose: str = ""
+    log_in: str = ""
+    seed: str = ""
+
+
+@dataclass(frozen=True)
+class Meter:
+    """What was used of the model, as its server counts."""
+
+    wire: Wire
+    admitted: Pass
+
+    def read(self) -> catalog.Tokens:
+        """Since it was last read."""
+        seen = used(self.wire, self.admitted.answers)
+        self.admitted.answers.clear()
+        return seen
+
+
+class AcpDriver(ABC):
+    """A provider whose program speaks ACP."""
+
+    manifest: Manifest
+    needs: Needs
+    passed_over: frozenset[str] = frozenset()  # what it asks of us without needing it
+
+    def __init__(self) -> None:
+        self._proxies: dict[Wire, KeyProxy] = {}
+
+    @abstractmethod
+    async def detect(self) -> Detection: ...
+
+    @abstractmethod
+    def check(self, options: Mapping[str, Any]) -> None: ...
+
+    @abstractmethod
+    async def launch(self, given: QueryInput, doors: Doors) -> Launch: ...
+
+    @abstractmethod
+    def proxy(self, options: Mapping[str, Any]) -> tuple[Wire, KeyProxy] | None:
+        """The way to its model; None: it has none of ours."""
+
+    @abstractmethod
+    def model(self, given: QueryInput) -> str: ...
+
+    @abstractmethod
+    def vendor(self, given: QueryInput) -> catalog.Vendor:
+        """Whose prices it pays."""
+
+    def worded(self, text: str) -> str:
+        """A message, so that the program takes it for one."""
+        return text
+
+    def tool_name(self, call_id: str, title: str, kind: str) -> str:
+        from adapters.providers.cli.acp_events import name_by_title
+
+        return name_by_title(call_id, title, kind)
+
+    @abstractmethod
+    def query(self, given: QueryInput) -> Query: ...
+
+    async def close(self) -> None:
+        for proxy in self._proxies.values():
+            await proxy.close()
