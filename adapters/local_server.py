@@ -19,6 +19,7 @@ import uvicorn
 from starlette.types import ASGIApp
 
 HOST: Final = "127.0.0.1"
+CONNECTIONS: Final = 1000  # at once, of all programs together
 
 
 class LocalServer:
@@ -58,6 +59,7 @@ class LocalServer:
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
+                limit_concurrency=CONNECTIONS,
                 timeout_graceful_shutdown=1,
             )
             self._server = _Uvicorn(config)

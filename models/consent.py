@@ -137,13 +137,13 @@ async def abandon_waits(conn: AsyncConnection, turn_id: str) -> None:
         await conn.execute(open_ones.where(mine).values(status="expired"))
 
 
-async def steps_that_waited(conn: AsyncConnection, turn_id: str, since: datetime) -> list[AnyRow]:
+async def steps_that_waited(conn: AsyncConnection, turn_id: str, since: datetime | None) -> list[AnyRow]:
     """Calls of a turn that have asked a person and are not done, or only since then, in their order."""
     asked = or_(
         Step.id.in_(select(PendingQuestion.id).where(PendingQuestion.turn_id == turn_id)),
         Step.id.in_(select(Approval.id).where(Approval.turn_id == turn_id)),
     )
-    lately = or_(Step.status == "started", Step.ended_at >= since)
+    lately = Step.status == "started" if since is None else or_(Step.status == "started", Step.ended_at >= since)
     query = select(Step.__table__).where(Step.turn_id == turn_id, lately, asked)
     return list((await conn.execute(query.order_by(Step.number))).all())
 

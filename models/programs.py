@@ -6,7 +6,7 @@ from sqlalchemy import ForeignKey, Integer, LargeBinary, String, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import AnyRow, Base, Timestamp, Words, now
+from models.base import AnyRow, Base, Json, Timestamp, Words, now
 from models.outbox import MessageOut
 from models.upsert import insert_or_update
 
@@ -23,20 +23,30 @@ class ProgramState(Base):
     turn_id: Mapped[str | None] = mapped_column(ForeignKey("turns.id"))
     reason: Mapped[str | None] = mapped_column(Words)
     messages_left: Mapped[int] = mapped_column(Integer, default=0)
+    # Numbers of that turn's messages which it surely holds; others came while it ran, and may be in it or not.
+    messages_known: Mapped[list[int] | None] = mapped_column(Json)
     updated_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 
 async def save_state(conn: AsyncConnection, session_id: str, provider: str, state: bytes) -> None:
     """At the end of a turn."""
-    await _save(conn, session_id, provider, state, turn_id=None, reason=None, messages_left=0)
+    none = {"turn_id": None, "reason": None, "messages_left": 0, "messages_known": None}
+    await _save(conn, session_id, provider, state, **none)
 
 
 async def save_interrupted(
-    conn: AsyncConnection, session_id: str, provider: str, state: bytes, turn_id: str, reason: str
+    conn: AsyncConnection,
+    session_id: str,
+    provider: str,
+    state: bytes,
+    *,
+    turn_id: str,
+    reason: str,
+    messages_known: list[int],
 ) -> None:
     """In the middle of a turn that goes on later from just here."""
-    left = await count_left(conn, turn_id)
-    await _save(conn, session_id, provider, state, turn_id=turn_id, reason=reason, messages_left=left)
+    more = {"turn_id": turn_id, "reason": reason, "messages_known": messages_known}
+    await _save(conn, session_id, provider, state, messages_left=await count_left(conn, turn_id), **more)
 
 
 async def _save(conn: AsyncConnection, session_id: str, provider: str, state: bytes, **more: object) -> None:
@@ -52,7 +62,8 @@ async def load_state(conn: AsyncConnection, session_id: str, provider: str) -> b
 
 async def interrupted_at(conn: AsyncConnection, session_id: str, provider: str, turn_id: str) -> AnyRow | None:
     """Where the turn was interrupted, if its program's memory was kept then."""
-    query = select(ProgramState.reason, ProgramState.messages_left, ProgramState.updated_at).where(
+    columns = (ProgramState.reason, ProgramState.messages_left, ProgramState.messages_known, ProgramState.updated_at)
+    query = select(*columns).where(
         ProgramState.session_id == session_id, ProgramState.provider == provider, ProgramState.turn_id == turn_id
     )
     return (await conn.execute(query)).one_or_none()

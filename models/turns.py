@@ -126,6 +126,12 @@ async def has_effects(conn: AsyncConnection, turn_id: str) -> bool:
     return bool((await conn.execute(select(query.exists()))).scalar_one())
 
 
+async def has_finished(conn: AsyncConnection, turn_id: str, name: str) -> bool:
+    """Whether a call of that tool has done what it was to do in the turn."""
+    query = select(Step.id).where(Step.turn_id == turn_id, Step.name == name, Step.status == "finished")
+    return bool((await conn.execute(select(query.exists()))).scalar_one())
+
+
 async def finish_step(conn: AsyncConnection, step_id: str, *, ok: bool, output: dict[str, Any]) -> None:
     await conn.execute(
         update(Step)

@@ -16,7 +16,7 @@ from adapters.transcript import Item
 from models.base import new_id, now, rows
 from models.budgets import awaits_approval, release_reservations
 from models.budgets import settle as settle_money
-from models.consent import close_questions, is_awaited
+from models.consent import close_questions
 from models.conversation import TranscriptItem, Usage
 from models.database import Database, uninterrupted
 from models.inbox import MessageIn, complete_messages, settle
@@ -24,6 +24,7 @@ from models.outbox import MessageOut, has_left
 from models.people import owner_addresses
 from models.sessions import Released, end_rest, release
 from models.turns import Turn, complete_turn, set_turn
+from models.upsert import insert_ignoring
 from workers.actions.sessions import begin_anew
 from workers.failover import Choice
 from workers.journal import Journal, count_lasting
@@ -44,15 +45,17 @@ PATIENCE_SECONDS = 60.0
 
 
 Write = Callable[[AsyncConnection], Awaitable[None]]
+Look = Callable[[AsyncConnection], Awaitable[bool]]
 
 
 @dataclass(frozen=True)
 class Memory:
     """What the provider itself remembers of the conversation: how it finds it again, and what else is to be written
-    for that."""
+    for that. `answers`: what it remembers having said, in the middle of a turn: they leave with it."""
 
     continuation: str | None = None
     write: Write | None = None
+    answers: tuple[Result, ...] = ()
 
 
 NOTHING_NEW = Memory()
@@ -95,15 +98,11 @@ class Ending:
         """Answers, usage, transcript (`said`), the provider's memory and `completed`, all or nothing. `reset`: the
         agent wants the conversation to begin anew."""
         turn = self._turn
-        texts = [self._redactor.text(result.text) for result in results if result.text.strip()]
-        outbound = [
-            self._reply_to.outbound(content={"text": text}, turn_id=turn.id, key=f"{turn.id}:{number}")
-            for number, text in enumerate(texts, 1)
-        ]
+        outbound = self._outbound(results, turn.id)
         events = [*self._journal.take(), TurnEnded(status="completed")]
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await self._let_go(conn, events, memory, messages=len(outbound))
+            released, _ = await self._let_go(conn, events, memory, messages=len(outbound))
             first = released.message_seq - len(outbound) + 1
             if outbound:
                 await conn.execute(_INSERT_OUT, rows([row | {"seq": first + n} for n, row in enumerate(outbound)]))
@@ -124,14 +123,35 @@ class Ending:
 
         return await self._commit(work)
 
-    async def _let_go(self, conn: AsyncConnection, events: list[AnyEvent], memory: Memory, **how: Any) -> Released:
-        """Let go of the session, with what the provider remembers."""
+    async def _let_go(
+        self, conn: AsyncConnection, events: list[AnyEvent], memory: Memory, *, messages: int = 0, **how: Any
+    ) -> tuple[Released, list[str]]:
+        """Let go of the session, with what the provider remembers. Returns the ids of the answers that leave now too;
+        they have the numbers before the `messages` that were asked for."""
         turn = self._turn
         found_by = {turn.provider: memory.continuation} if memory.continuation else None
-        released = await release(conn, turn.lease, events=count_lasting(events), continuation=found_by, **how)
+        said = self._outbound(memory.answers, f"{turn.id}:{turn.attempt}")
+        released = await release(
+            conn,
+            turn.lease,
+            messages=len(said) + messages,
+            events=count_lasting(events),
+            continuation=found_by,
+            **how,
+        )
+        if said:
+            first = released.message_seq - messages - len(said) + 1
+            await conn.execute(_INSERT_OUT, rows([row | {"seq": first + n} for n, row in enumerate(said)]))
         if memory.write is not None:
             await memory.write(conn)
-        return released
+        return released, [row["id"] for row in said]
+
+    def _outbound(self, results: Sequence[Result], key: str) -> list[dict[str, Any]]:
+        texts = [self._redactor.text(result.text) for result in results if result.text.strip()]
+        return [
+            self._reply_to.outbound(content={"text": text}, turn_id=self._turn.id, key=f"{key}:{number}")
+            for number, text in enumerate(texts, 1)
+        ]
 
     async def fail(self, failure: Failure, other: Choice | None = None, memory: Memory = NOTHING_NEW) -> Ended:
         """Go on with another provider, try again later, or give up: dead-letter, and tell the people concerned."""
@@ -146,7 +166,7 @@ class Ending:
             case Move(choice=choice):
                 return await self._move(failure, choice)
             case GiveUp():
-                return await self._bury(failure)
+                return await self._bury(failure, memory)
 
     async def _rest(self, failure: Failure, rest: Rest, memory: Memory) -> Ended:
         turn = self._turn
@@ -157,7 +177,9 @@ class Ending:
         uncounted: dict[str, Any] = {} if rest.counted else {"tries": MessageIn.tries - 1}
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await self._let_go(conn, events, memory, rest_seconds=rest.seconds, activity=_words(failure))
+            released, said = await self._let_go(
+                conn, events, memory, rest_seconds=rest.seconds, activity=_words(failure)
+            )
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", **why, **uncounted)
             waits: Any = Turn.waiting_since if rest.counted else func.coalesce(Turn.waiting_since, now())
@@ -165,7 +187,8 @@ class Ending:
             decided = rest.parked and not await awaits_approval(conn, turn.agent_group_id)
             if decided:
                 await end_rest(conn, turn.lease.session_id)
-            return Ended(status, wake=decided), await self._journal.store(conn, events, released.event_seq)
+            stored = await self._journal.store(conn, events, released.event_seq)
+            return Ended(status, wake=decided, deliveries=said), stored
 
         return await self._commit(work)
 
@@ -187,26 +210,29 @@ class Ending:
 
         return await self._commit(work)
 
-    async def park(self, parked: ParkedError, key_prefix: str, memory: Memory = NOTHING_NEW) -> Ended:
-        """Put the turn away until a person has answered, or for as long as it waits at most. `key_prefix` is that of
-        this attempt's steps."""
+    async def park(self, parked: ParkedError, is_decided: Look, memory: Memory = NOTHING_NEW) -> Ended:
+        """Put the turn away until a person has answered, or for as long as it waits at most. `is_decided`: whether what
+        it waits for has come meanwhile."""
         turn = self._turn
         events = [*self._journal.take(), TurnEnded(status="parked", error=parked.reason, retry_in=parked.seconds)]
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await self._let_go(conn, events, memory, rest_seconds=parked.seconds, activity="awaiting human")
+            released, said = await self._let_go(
+                conn, events, memory, rest_seconds=parked.seconds, activity="awaiting human"
+            )
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
             await set_turn(conn, turn.id, status="parked", error=None, error_class=None, waiting_since=None)
             # The answer may have come while the worker still had the session; nobody rang then.
-            answered = not await is_awaited(conn, turn.id, key_prefix)
+            answered = await is_decided(conn)
             if answered:
                 await end_rest(conn, turn.lease.session_id)
-            return Ended("parked", wake=answered), await self._journal.store(conn, events, released.event_seq)
+            stored = await self._journal.store(conn, events, released.event_seq)
+            return Ended("parked", wake=answered, deliveries=said), stored
 
         return await self._commit(work)
 
-    async def _bury(self, failure: Failure) -> Ended:
+    async def _bury(self, failure: Failure, memory: Memory) -> Ended:
         turn, place = self._turn, self._reply_to
         status = "cancelled" if failure.error_class is ErrorClass.CANCELLED else "failed"
         events: list[AnyEvent] = [
@@ -222,7 +248,7 @@ class Ending:
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
             owners = await owner_addresses(conn)
-            released = await release(conn, turn.lease, messages=1 + len(owners), events=count_lasting(events))
+            released, answers = await self._let_go(conn, events, memory, messages=1 + len(owners))
             first = released.message_seq - len(owners)
             await release_reservations(conn, turn.id)
             await close_questions(conn, turn.id)
@@ -248,21 +274,19 @@ class Ending:
                 f"({failure.error_class}: {failure.message}). See it: longshore dead show {turn.messages[-1].id}",
             )
             ids = await store_notices(conn, [said, *told])
-            return Ended(status, released.more, deliveries=ids), await self._journal.store(
-                conn, events, released.event_seq
-            )
+            stored = await self._journal.store(conn, events, released.event_seq)
+            return Ended(status, released.more, deliveries=[*answers, *ids]), stored
 
         return await self._commit(work)
 
     async def charge(self, usage: list[UsageReport], held_for: str) -> None:
         """Put on record what an attempt has used, however it goes on, and settle the money that was held for it."""
-        if not usage:
-            return
         used = [self._usage(report) for report in usage]
         cost = sum(report.cost_usd or 0.0 for report in usage)
 
         async def work(conn: AsyncConnection, _: int) -> None:
-            await conn.execute(_INSERT_USAGE, rows(used))
+            for row in used:
+                await insert_ignoring(conn, Usage, **row)
             await settle_money(conn, held_for, cost)
 
         await self._journal.write(work)
@@ -273,11 +297,12 @@ class Ending:
         events = [*self._journal.take(), TurnEnded(status="handed_over")]
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
-            released = await self._let_go(conn, events, memory, ring=True)
+            released, said = await self._let_go(conn, events, memory, ring=True)
             await release_reservations(conn, turn.id)
             await settle(conn, turn.id, "pending", tries=MessageIn.tries - 1)
             await set_turn(conn, turn.id, status="waiting")
-            return Ended("handed_over", wake=True), await self._journal.store(conn, events, released.event_seq)
+            stored = await self._journal.store(conn, events, released.event_seq)
+            return Ended("handed_over", wake=True, deliveries=said), stored
 
         return await self._commit(work)
 

@@ -1,6 +1,7 @@
 """What a program that is an agent may do by itself: judged by its group's policy, and asked of people where that says
 so. What waits for a person is a step of the turn, like any tool call; its approval is good for exactly that, once."""
 
+import asyncio
 import hashlib
 import json
 from typing import Any, Final
@@ -22,6 +23,7 @@ from workers.journal import Journal
 
 KEY: Final = "intent:"
 ALLOWED: Final = "allowed"
+_FOLDERS: Final = ("folder", "cwd", "workdir")  # what programs call the place where a command runs
 WAIT: Final = (
     "This waits for a person's approval. It was neither refused nor done. You will be told what they said. "
     "Do not try it in another way and do not wait for it: end your turn now."
@@ -37,6 +39,7 @@ class FleetGuard:
         self._consent = consent
         self._policy = policy
         self._large_change_is_fine = False
+        self._deciding = asyncio.Lock()
         self.parked: ParkedError | None = None
 
     async def ask(self, intent: Intent) -> Permission:
@@ -55,6 +58,11 @@ class FleetGuard:
         return permission
 
     async def _decide(self, judgement: Judgement, tool: str, wanted: dict[str, Any]) -> Permission:
+        """One at a time: two of the same wish at once would both find the one approval."""
+        async with self._deciding:
+            return await self._decide_alone(judgement, tool, wanted)
+
+    async def _decide_alone(self, judgement: Judgement, tool: str, wanted: dict[str, Any]) -> Permission:
         facts = {"category": judgement.category, "summary": judgement.summary, "risk": judgement.risk}
         if judgement.word == "deny":
             return Permission("deny", judgement.why, **facts)  # type: ignore[arg-type]
@@ -121,7 +129,9 @@ class FleetGuard:
 
 
 def _wanted(intent: Intent) -> dict[str, Any]:
-    """What is approved: a line of shell is all that it says; anything else is approved with all its details."""
+    """What is approved: a line of shell, where it runs and what it reaches; anything else with all its details. (What a
+    program says about a command may differ each time it asks.)"""
     if intent.command:
-        return {"command": intent.command}
+        folder = next((str(intent.details[name]) for name in _FOLDERS if intent.details.get(name)), "")
+        return {"command": intent.command, "folder": folder, "url": intent.url}
     return {"paths": list(intent.paths), "url": intent.url, "details": dict(intent.details)}

@@ -48,11 +48,15 @@ class Nudges:
                         obey_cancellation()
                         message = await pubsub.get_message(timeout=30.0)
                         if message is not None:
-                            self._take(message["channel"].decode(), message["data"])
+                            self._take(message)
             await asyncio.sleep(AGAIN_SECONDS)
 
-    def _take(self, channel: str, data: bytes) -> None:
-        if channel.startswith(_CONTROL):
-            self._controlled(channel.removeprefix(_CONTROL), data)
-        else:
-            self._heard(channel.removeprefix(_PREFIX))
+    def _take(self, message: dict[str, bytes]) -> None:
+        try:
+            channel = message["channel"].decode()
+            if channel.startswith(_CONTROL):
+                self._controlled(channel.removeprefix(_CONTROL), message["data"])
+            else:
+                self._heard(channel.removeprefix(_PREFIX))
+        except Exception:  # noqa: BLE001 - whatever somebody has sent: the next one is still to be heard
+            log.warning("nudge.not_understood")

@@ -4,7 +4,7 @@ Unlike our own tool loop, a program keeps the conversation itself. Its memory is
 whole turn, or of one that was interrupted in the middle, which then goes on from there and not from its beginning."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,7 @@ from models.consent import abandon_waits, steps_that_waited, still_waits
 from models.programs import load_state, save_interrupted, save_state
 from models.turns import set_turn
 from workers.ending import NOTHING_NEW, Memory
+from workers.formatting import format_prompt
 from workers.guarding import ALLOWED, KEY, FleetGuard
 from workers.journal import Journal
 from workers.opening import OpenedTurn
@@ -58,6 +59,7 @@ _GO_ON: Final = (
     "You were interrupted in the middle of your work ({reason}). What you have done so far is done, and what you have "
     "said was heard. Go on from there, and finish what you were asked."
 )
+_MEANWHILE: Final = "\n\nThis was said while you were at work; answer it if you have not yet:\n{messages}"
 _DECIDED: Final = "What you were waiting for has been decided:\n\n{what}\n\nGo on from there."
 
 
@@ -68,6 +70,7 @@ class ProgramRun:
         self, runtime: Runtime, turn: OpenedTurn, journal: Journal, watchdog: Watchdog, provider: ProgramProvider
     ) -> None:
         self.id = new_id()  # of this attempt, for the money held for it
+        self._known = [message.seq for message in turn.messages]  # others join while it runs
         self._runtime = runtime
         self._turn = turn
         self._journal = journal
@@ -122,6 +125,12 @@ class ProgramRun:
             if self._turn.attempt > 1:
                 await self._journal.write(lambda conn, _: abandon_waits(conn, self._turn.id))
             return asked
+        known = set(interrupted.messages_known or ())
+        missed = [message for message in self._turn.messages if message.seq not in known]
+        said = _MEANWHILE.format(messages=format_prompt(missed)) if missed else ""
+        return await self._going_on(interrupted, tools) + said
+
+    async def _going_on(self, interrupted: AnyRow, tools: JournaledToolBox) -> str:
         if interrupted.reason != PARKED:
             return _GO_ON.format(reason=interrupted.reason)
         steps = await self._runtime.db.read(lambda conn: steps_that_waited(conn, self._turn.id, interrupted.updated_at))
@@ -188,21 +197,22 @@ class ProgramRun:
         await query.abort()
 
     async def keep(self) -> None:
-        """The program has ended: take what it remembers, before its home goes."""
-        if self._ending is not None:
-            self._ending.cancel()
+        """The program has ended: take what it remembers, before its home goes. Never raises: what an agent has made of
+        its home is its own affair."""
         self._query = None
-        if self._judging is not None:
-            await self._judging
+        for task in (self._ending, self._judging):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
         for working in self._working.values():
             working.close()
         if self._station is None or self._continuation is None:
             return
         try:
             self._packed = await asyncio.to_thread(pack, self._station.home, self._provider.needs.state)
-        except (ProviderError, OSError) as error:
-            log.warning("program.memory_not_kept", turn=self._turn.id, reason=str(error))
-            why = error if isinstance(error, ProviderError) else type(error).__name__
+        except Exception as error:  # noqa: BLE001
+            why = str(error) if isinstance(error, ProviderError) else type(error).__name__
+            log.warning("program.memory_not_kept", turn=self._turn.id, reason=why)
             self._journal.add(Progress(text=f"what it remembers of this turn could not be kept: {why}"))
 
     def memory(self) -> Memory:
@@ -217,16 +227,31 @@ class ProgramRun:
 
         return Memory(self._continuation, write)
 
-    def interrupted(self, reason: str) -> Memory:
-        """Of a turn that goes on later. One that has done nothing yet begins again instead."""
+    def interrupted(self, reason: str, answers: Sequence[Result]) -> Memory:
+        """Of a turn that goes on later, with what it has answered so far. One that has done nothing yet begins again
+        instead."""
         packed, turn = self._packed, self._turn
-        if packed is None or not (self._acted or reason == PARKED):
+        if packed is None or not (self._acted or answers or reason == PARKED):
             return NOTHING_NEW
 
         async def write(conn: AsyncConnection) -> None:
-            await save_interrupted(conn, turn.lease.session_id, turn.provider, packed, turn.id, reason)
+            await save_interrupted(
+                conn,
+                turn.lease.session_id,
+                turn.provider,
+                packed,
+                turn_id=turn.id,
+                reason=reason,
+                messages_known=self._known,
+            )
 
-        return Memory(self._continuation, write)
+        return Memory(self._continuation, write, tuple(answers))
+
+    async def is_decided(self, conn: AsyncConnection) -> bool:
+        """Whether everything it has asked people is decided, when the turn is being parked for it."""
+        since = self._turn.interrupted.updated_at if self._turn.interrupted is not None else None
+        steps = await steps_that_waited(conn, self._turn.id, since)
+        return await still_waits(conn, [step.id for step in steps]) is None
 
 
 def _called(step: AnyRow) -> str:

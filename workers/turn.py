@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import Limits, ParkedError, Query, QueryInput
 from adapters.errors import AdapterError, ErrorClass, ProviderError
@@ -18,9 +19,11 @@ from adapters.registry import AnyProvider
 from adapters.station import ProgramProvider
 from adapters.terminal_port import Terminal
 from adapters.transcript import Item, Said
+from models.consent import is_awaited
 from models.database import uninterrupted
 from models.errors import LeaseLostError, StoreError
 from models.inbox import waits_to_interrupt
+from models.turns import has_finished
 from workers.budget import Purse, limits_of
 from workers.compaction import Compactor
 from workers.ending import NOTHING_NEW, Ended, Ending, Memory
@@ -48,6 +51,9 @@ from workers.verdicts import Failure
 from workers.watchdog import SilenceError, Watchdog
 
 log = structlog.get_logger()
+
+# So long an ending turn waits for a follow-up that the agent was told of to be written down.
+JOIN_SECONDS = 10.0
 
 WakeOutcome = Literal[
     "nothing", "elsewhere", "completed", "waiting", "parked", "failed", "cancelled", "handed_over", "lost"
@@ -156,9 +162,7 @@ class _Attempt:
         # From here on only whole transactions follow, which no stop tears apart.
         self._held.ending = True
         if parked is not None:
-            # Everything that a program's earlier attempts had asked is settled or given up.
-            asked = self._key_prefix if self._program is None else ""
-            return await self._ending.park(parked, asked, self._interrupted(PARKED))
+            return await self._ending.park(parked, self._is_decided, self._interrupted(PARKED))
         if failure is not None:
             return await self._ending.fail(failure, other, self._interrupted(failure.message))
         try:
@@ -179,7 +183,7 @@ class _Attempt:
 
     async def _complete(self) -> Ended:
         heard = self._heard
-        reset = self._tools is not None and self._tools.reset_wanted
+        reset = await self._is_reset_wanted()
         if self._loop is not None and self._notebook is not None:
             # Its usage is on record with its model calls.
             memory = Memory(write=self._notebook.write_end)
@@ -191,7 +195,19 @@ class _Attempt:
         return await self._ending.complete(heard.results, said, heard.usage, Memory(heard.continuation), reset=reset)
 
     def _interrupted(self, reason: str) -> Memory:
-        return NOTHING_NEW if self._program is None else self._program.interrupted(reason)
+        return NOTHING_NEW if self._program is None else self._program.interrupted(reason, self._heard.results)
+
+    async def _is_decided(self, conn: AsyncConnection) -> bool:
+        """Whether what a turn that is being parked waits for has come meanwhile. A program goes on when it all has."""
+        if self._program is not None:
+            return await self._program.is_decided(conn)
+        return not await is_awaited(conn, self._turn.id, self._key_prefix)
+
+    async def _is_reset_wanted(self) -> bool:
+        """Also if it was a program's earlier attempt that wanted it."""
+        if self._program is None:
+            return self._tools is not None and self._tools.reset_wanted
+        return await self._runtime.db.read(lambda conn: has_finished(conn, self._turn.id, "reset_session"))
 
     async def _other(self) -> Choice | None:
         """Who could go on with this turn. Once it has said something, only one that will not say it again."""
@@ -240,8 +256,6 @@ class _Attempt:
                     break
                 if isinstance(event, ToolCall) and event.name in OWN_TOOLS:
                     await self._watch_workspace(servers)
-            if self._looking is not None and self._follow_ups is not None:
-                await self._looking  # what the agent was told is to be the turn's
         except SilenceError:
             silent = f"the provider said nothing for {self._runtime.settings.silent_seconds:g} s"
             if isinstance(provider, ModelProvider):
@@ -261,16 +275,37 @@ class _Attempt:
             # Only its type: the text of a driver's error may hold an address with a key in it.
             return Failure(ErrorClass.INTERNAL, f"the provider crashed ({type(error).__name__})", retryable=True)
         finally:
-            if query is not None:
-                await uninterrupted(query.abort())
-            if self._program is not None:
-                await uninterrupted(self._program.keep())
-                await uninterrupted(self._ending.charge(self._heard.usage, self._program.id))
-            await uninterrupted(servers.aclose())
+            await uninterrupted(self._clean_up(query, servers))
         if self._heard.failure is None:
             return None
         said = self._heard.failure
         return Failure(said.error_class, said.message, said.retryable, said.retry_after, said.asked)
+
+    async def _clean_up(self, query: Query | None, held: AsyncExitStack) -> None:
+        """Whatever goes wrong with one of these, the rest is done: nothing of the attempt may be left."""
+        async with held:
+            try:
+                if self._looking is not None and self._follow_ups is not None:
+                    # What the agent was told is to be the turn's. (It may be waiting for a program that never answers.)
+                    await asyncio.wait({self._looking}, timeout=JOIN_SECONDS)
+                    self._looking.cancel()
+                    await asyncio.wait({self._looking})
+                    if not self._looking.cancelled():
+                        self._looking.result()
+            finally:
+                if query is not None:
+                    await query.abort()
+            if self._program is not None:
+                await self._program.keep()
+                await self._charge(self._program.id)
+
+    async def _charge(self, held_for: str) -> None:
+        try:
+            await self._ending.charge(self._heard.usage, held_for)
+        except StoreError:
+            raise
+        except Exception:  # figures that no column holds cost nobody the answer
+            log.exception("turn.not_charged", turn=self._turn.id)
 
     async def _watch_workspace(self, held: AsyncExitStack) -> None:
         """From the first tool on that may change files. (A program's is watched from its start.)"""
@@ -381,7 +416,7 @@ class _Attempt:
                 return await self._ending.fail(failure)
             case Stop.TIME_LIMIT:
                 limit = Failure(ErrorClass.PROVIDER_HANG, "the turn took longer than it may", retryable=True)
-                return await self._ending.fail(await self._judged(limit))
+                return await self._ending.fail(await self._judged(limit), None, self._interrupted(limit.message))
             case _:
                 raise LeaseLostError(f"session {self._turn.lease.session_id}: stopped, its lease is gone")
 

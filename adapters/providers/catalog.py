@@ -12,6 +12,7 @@ from adapters.model_port import ModelFacts
 
 MAX_ITERATIONS: Final = 1000
 MAX_TOKENS: Final = 10_000_000  # more than any model reads or writes: whoever gives more has mistyped
+MAX_COUNT: Final = 2**53
 MAX_PRICE: Final = 100_000.0  # US dollars per million tokens
 THINKING: Final = ("off", "low", "medium", "high")
 OPTIONS: Final = ("thinking", "max_tokens", "context_tokens", "price", "iterations")
@@ -100,7 +101,7 @@ def usage_report(vendor: Vendor, model: str, used: Tokens, options: Mapping[str,
 
 def tokens(value: object) -> int:
     """A count as a vendor reported it: a server that leaves one out or writes nonsense costs nobody an answer."""
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return min(value, MAX_COUNT) if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 @lru_cache(maxsize=256)

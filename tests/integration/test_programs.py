@@ -101,7 +101,7 @@ async def test_a_risky_command_waits_for_approval_of_exactly_that_once(worker: t
     assert diarist.done == ["ls"]
     approval = await approve(fleet)
     assert approval.category == "merge"
-    assert approval.payload["arguments"] == {"command": "git push origin main"}
+    assert approval.payload["arguments"] == {"command": "git push origin main", "folder": "", "url": ""}
     assert approval.summary == "demo wants to run git push origin main"
     assert await fleet.answer_wakes() == ["completed"]
     [said] = await answers(fleet)

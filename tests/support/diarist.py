@@ -1,9 +1,9 @@
 """An agent of the program kind without a program: it keeps a diary in its home and does what its prompts say, word for
 word. For tests of the fleet around programs; the real ones have the provider contract.
 
-Words in a prompt: `use TOOL {json}` calls a tool of ours over MCP, `want COMMAND` asks before it runs a command,
-`write FILE` writes it and says nothing of it, `listen` waits for a follow-up, `break` fails with a rate limit, `stay`
-never ends. The answer is the diary."""
+Words in a prompt: `use TOOL {json}` calls a tool of ours over MCP, `want COMMAND [in FOLDER] [plus COMMAND]` asks
+before it runs commands, `answer TEXT` gives an answer on the way, `write FILE` writes it and says nothing of it,
+`listen` waits for a follow-up, `break` fails with a rate limit, `stay` never ends. The last answer is the diary."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ from adapters.providers.cli.query import ProgramQuery
 from adapters.risk import Intent
 from adapters.station import Needs, ToolDoor
 
-_WORDS = re.compile(r"^(use|want|write|listen|break|stay)\b ?(.*)$", re.MULTILINE)
+_WORDS = re.compile(r"^(use|want|answer|write|listen|break|stay)\b ?(.*)$", re.MULTILINE)
 
 
 class Diarist:
@@ -96,10 +96,9 @@ class DiaristQuery(ProgramQuery):
                 await self.say(ToolResult(id=call_id, name=tool, ok=not said.is_error))
                 return "; ".join(getattr(block, "text", "") for block in said.content)
             case "want":
-                permission = await self.ask(Intent("Shell", command=rest))
-                if permission.word == "allow":
-                    self._diarist.done.append(rest)
-                return permission.word
+                return ", ".join(await asyncio.gather(*map(self._want, rest.split(" plus "))))
+            case "answer":
+                await self.say(Result(text=rest))
             case "write":
                 (Path(self.given.cwd) / rest).write_text("written")
             case "listen":
@@ -112,6 +111,13 @@ class DiaristQuery(ProgramQuery):
                 self.listening.set()
                 await asyncio.Event().wait()
         return ""
+
+    async def _want(self, wish: str) -> str:
+        command, _, folder = wish.partition(" in ")
+        permission = await self.ask(Intent("Shell", command=command, details={"folder": folder}))
+        if permission.word == "allow":
+            self._diarist.done.append(wish)
+        return permission.word
 
 
 @asynccontextmanager

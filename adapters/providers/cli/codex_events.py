@@ -22,6 +22,7 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.providers import catalog
+from adapters.risk import Intent
 from adapters.station import MCP_SERVER
 
 ADAPTER_ID: Final = "codex"
@@ -85,14 +86,14 @@ _CLASSES: Final = {
 
 
 class Narration:
-    """One query's conversation. `paths` is what each change of files that is under way is about."""
+    """One query's conversation. `changes` are the changes of files that are under way."""
 
     def __init__(self, model: str, vendor: catalog.Vendor, options: Mapping[str, Any], workspace: str) -> None:
         self._model = model
         self._vendor = vendor
         self._options = options
         self._workspace = workspace
-        self.paths: dict[str, tuple[str, ...]] = {}
+        self.changes: dict[str, Mapping[str, Any]] = {}
         self._held = ""  # said, and perhaps the answer
         self._begun = ""  # being said
         self._diff = ""
@@ -146,7 +147,7 @@ class Narration:
     def _started(self, item: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         kind, number = _text(item.get("type")), _text(item.get("id"))
         if kind == "fileChange":
-            self.paths[number] = changed_paths(item, self._workspace)
+            self.changes[number] = item
         call = self._call(kind, number, item)
         if call is not None:
             yield from self.went_on()
@@ -169,7 +170,7 @@ class Narration:
         elif (call := self._call(kind, number, item)) is not None:
             ok = _succeeded(kind, item)
             yield ToolResult(id=number, name=call.name, ok=ok)
-            paths = self.paths.pop(number, ())
+            paths = changed_paths(self.changes.pop(number, {}), self._workspace)
             if ok and paths:
                 yield FilesTouched(paths=paths)
 
@@ -213,6 +214,11 @@ class Narration:
         if name not in self._named and len(self._named) < 50:
             self._named.add(name)
             yield Progress(text=f"codex: {name[:100]}")
+
+
+def change_intent(item: Mapping[str, Any], workspace: str) -> Intent:
+    """What is approved is this very change, not any of these files."""
+    return Intent(PATCH, paths=changed_paths(item, workspace), details={"changes": item.get("changes")})
 
 
 def changed_paths(item: Mapping[str, Any], workspace: str) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from adapters.errors import ErrorClass, ProviderError
 from adapters.events import Progress, ProviderEvent
 from adapters.providers import catalog
 from adapters.providers.cli import codex_settings
-from adapters.providers.cli.codex_events import MANIFEST, PATCH, SILENT, Narration, failure
+from adapters.providers.cli.codex_events import MANIFEST, SILENT, Narration, change_intent, failure
 from adapters.providers.cli.codex_requests import (
     command_intent,
     history_item,
@@ -259,8 +259,8 @@ class CodexQuery(ProgramQuery):
                 case "item/commandExecution/requestApproval":
                     return {"decision": await self._decide(command_intent(asked), asked)}
                 case "item/fileChange/requestApproval":
-                    paths = self._narration.paths.get(str(asked.get("itemId")), ())
-                    return {"decision": await self._decide(Intent(PATCH, paths=paths), asked)}
+                    change = self._narration.changes.get(str(asked.get("itemId")), {})
+                    return {"decision": await self._decide(change_intent(change, self._workspace), asked)}
                 case "mcpServer/elicitation/request":
                     intent = mcp_intent(asked)
                     ours = asked.get("serverName") == MCP_SERVER  # they have approvals of their own

@@ -15,11 +15,13 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from adapters.errors import ErrorClass, ProviderError
-from adapters.redaction import process_redactor
+from adapters.redaction import Redactor, process_redactor
 
-MAX_STATE: Final = 256 << 20
-MAX_PACKED: Final = 64 << 20
+MAX_STATE: Final = 64 << 20
+MAX_PACKED: Final = 32 << 20
 MAX_FILES: Final = 5_000
+MAX_DEPTH: Final = 20  # folders within each other
+PIECE: Final = 1 << 18  # characters that are searched for secrets at once: other threads wait meanwhile
 _TEXT: Final = (".json", ".jsonl", ".md", ".txt", ".toml", ".yaml", ".log")
 
 
@@ -54,7 +56,7 @@ def pack(home: Path, patterns: Sequence[str]) -> bytes:
             except OSError:
                 continue  # a link in a file's place, or something that is gone
             if name.endswith(_TEXT):
-                content = redactor.text(content.decode("utf-8", "replace")).encode("utf-8", "replace")
+                content = _redacted(content.decode("utf-8", "replace"), redactor).encode("utf-8", "replace")
             size += len(content)
             if size > MAX_STATE or number >= MAX_FILES:
                 raise _too_much()
@@ -89,14 +91,33 @@ def unpack(packed: bytes, home: Path) -> None:
             _give(path, home)
 
 
+def _redacted(text: str, redactor: Redactor) -> str:
+    """In pieces that end with a line, if lines are not too long for that."""
+    pieces, start = [], 0
+    while start < len(text):
+        end = text.find("\n", start + PIECE) + 1 or len(text)
+        pieces.append(redactor.text(text[start:end]))
+        start = end
+    return "".join(pieces)
+
+
 def _files(home: Path, patterns: Sequence[str]) -> Iterator[tuple[Path, str]]:
-    for folder, folders, names in os.walk(home, followlinks=False):
-        folders.sort()
-        for name in sorted(names):
-            path = Path(folder, name)
-            relative = path.relative_to(home).as_posix()
-            if any(fnmatch.fnmatchcase(relative, pattern) for pattern in patterns):
-                yield path, relative
+    """In an order of their own, and without going deeper than programs do."""
+    waiting = [home]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            path = folder / entry.name
+            relative = path.relative_to(home)
+            if entry.is_dir(follow_symlinks=False):
+                if len(relative.parts) < MAX_DEPTH:
+                    waiting.append(path)
+            elif any(fnmatch.fnmatchcase(relative.as_posix(), pattern) for pattern in patterns):
+                yield path, relative.as_posix()
 
 
 def _read(path: Path) -> bytes:

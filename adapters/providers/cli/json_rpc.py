@@ -37,6 +37,7 @@ class JsonRpc:
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._answering: set[asyncio.Task[None]] = set()
+        self._over = False
 
     async def run(self) -> None:
         try:
@@ -46,10 +47,13 @@ class JsonRpc:
             for task in self._answering:
                 task.cancel()
             await asyncio.gather(*self._answering, return_exceptions=True)
+            self._over = True
             self._fail(ProviderError("the program ended before it answered", ErrorClass.INTERNAL))
 
     async def call(self, method: str, **parameters: Any) -> Any:
         """Its result. Raises RpcError if the program says no, ProviderError if it ends instead."""
+        if self._over:
+            raise ProviderError("the program has ended", ErrorClass.INTERNAL)
         number = next(self._numbers)
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:

@@ -4,14 +4,15 @@ A program is given a token in the key's place, good for one attempt. Only what a
 be asked for: with the key behind it, the rest of the API (files, batches, administration) would be open as well. What
 the vendor said last is remembered: programs retell errors in words of their own."""
 
+import asyncio
 import json
 import re
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import httpx2
 from starlette.types import Receive, Scope, Send
@@ -23,7 +24,9 @@ from adapters.providers.credentials import CONNECT_SECONDS, READ_SECONDS, Creden
 
 Wire = Literal["anthropic", "openai", "gemini"]
 
-MAX_BODY: Final = 64 << 20
+MAX_BODY: Final = 32 << 20  # more than vendors take
+AT_ONCE: Final = 8  # requests of one program
+BODY_SECONDS: Final = 60.0
 REMEMBERED: Final = 4_000  # bytes of each end of an answer
 FINAL: Final = "the model did not answer, and whoever asked has been told why"
 _OPEN: Final[dict[Wire, re.Pattern[str]]] = {
@@ -63,6 +66,7 @@ class Pass:
     socket: Path
     token: str = field(repr=False)
     asked: int = 0
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE), repr=False)
     closed: str = ""  # why the model may not be asked now
     trouble: ProviderError | None = None
     answers: list[Answer] = field(default_factory=list, repr=False)
@@ -125,19 +129,22 @@ class KeyProxy:
 
     async def _pass_on(self, admitted: Pass, scope: Scope, receive: Receive, send: Send) -> None:
         admitted.asked += 1
+        if admitted.room.locked():
+            await _refuse(send, 429, f"a program may have {AT_ONCE} requests at once")
+            return
         try:
-            credentials = self._credentials()
-            credentials.require()
-            body = await _body(receive)
-            async with self._http().stream(
-                scope["method"], self._address(scope, credentials), content=body,
-                headers=self._headers(scope["headers"], credentials),
-            ) as response:  # fmt: skip
-                await self._carry(admitted, response, send)
+            async with admitted.room:
+                async with asyncio.timeout(BODY_SECONDS):
+                    body = await _body(receive)
+                await _unless_gone(receive, self._ask(admitted, scope, body, send))
+        except TimeoutError:
+            await _refuse(send, 408, f"the request was not complete within {BODY_SECONDS:g} s")
         except _GoneError:
             return
         except _TooLargeError:
             await _refuse(send, 413, f"a request may have {MAX_BODY >> 20} MB")
+        except httpx2.InvalidURL:
+            await _refuse(send, 400, "this is no address")
         except ProviderError as error:
             admitted.trouble = error
             await _refuse(send, 401, str(error))
@@ -147,6 +154,15 @@ class KeyProxy:
                 f"the model's server could not be reached ({type(error).__name__})", ErrorClass.TRANSPORT
             )
             await (_refuse(send, 400, FINAL) if self._final else _refuse(send, 502, str(admitted.trouble)))
+
+    async def _ask(self, admitted: Pass, scope: Scope, body: bytes, send: Send) -> None:
+        credentials = self._credentials()
+        credentials.require()
+        async with self._http().stream(
+            scope["method"], self._address(scope, credentials), content=body,
+            headers=self._headers(scope["headers"], credentials),
+        ) as response:  # fmt: skip
+            await self._carry(admitted, response, send)
 
     async def _carry(self, admitted: Pass, response: httpx2.Response, send: Send) -> None:
         """The vendor's answer, as it comes."""
@@ -221,6 +237,25 @@ class _GoneError(Exception):
 
 class _TooLargeError(Exception):
     """A request is larger than any that makes sense."""
+
+
+async def _unless_gone(receive: Receive, work: Coroutine[Any, Any, None]) -> None:
+    """The vendor is not asked on for somebody who does not listen any more."""
+    working, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise _GoneError
+        await working
+    finally:
+        for task in (working, gone):
+            task.cancel()
+        await asyncio.gather(working, gone, return_exceptions=True)
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _body(receive: Receive) -> bytes:

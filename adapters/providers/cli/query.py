@@ -21,6 +21,7 @@ from adapters.station import Permission
 
 # A reader that is behind holds the program up, not our memory.
 AHEAD: Final = 1000
+LONGEST_TEXT: Final = 1 << 18  # characters
 
 
 class ProgramQuery(ABC):
@@ -68,7 +69,7 @@ class ProgramQuery(ABC):
             self._early.append(event)
             return
         await self._room.acquire()
-        self._said.put_nowait(event)
+        self._said.put_nowait(_bounded(event))
 
     async def begin(self, continuation: str, version: str) -> None:
         """The first event; said once, however often a program announces its session."""
@@ -142,6 +143,16 @@ class ProgramQuery(ABC):
             if self.status != "aborted":
                 self.status = ended
             self._said.put_nowait(None)
+
+
+def _bounded(event: ProviderEvent) -> ProviderEvent:
+    """Whatever a program makes of itself: everything that is told is searched for secrets, on everybody's loop."""
+    text = getattr(event, "text", "")
+    if len(text) <= LONGEST_TEXT:
+        return event
+    return event.model_copy(
+        update={"text": f"{text[:LONGEST_TEXT]}\n[cut: {len(text) - LONGEST_TEXT} characters more]"}
+    )
 
 
 def with_trouble(error: ProviderError, admitted: Pass) -> ProviderError:

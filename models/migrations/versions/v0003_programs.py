@@ -6,11 +6,14 @@ Revises: 0002
 
 import sqlalchemy as sa
 from alembic import op
+from sqlalchemy.dialects import postgresql
 
 revision = "0003"
 down_revision = "0002"
 branch_labels = None
 depends_on = None
+
+JSON = sa.JSON().with_variant(postgresql.JSONB(), "postgresql")
 
 
 def upgrade() -> None:
@@ -22,6 +25,7 @@ def upgrade() -> None:
         sa.Column("turn_id", sa.String(length=36), nullable=True),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("messages_left", sa.Integer(), nullable=False),
+        sa.Column("messages_known", JSON, nullable=True),
         sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False),
         sa.ForeignKeyConstraint(["session_id"], ["sessions.id"], name=op.f("fk_program_states_session_id_sessions")),
         sa.ForeignKeyConstraint(["turn_id"], ["turns.id"], name=op.f("fk_program_states_turn_id_turns")),

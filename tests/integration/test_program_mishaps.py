@@ -1,0 +1,284 @@
+"""Programs as agents when things go wrong in between: what was said is not lost, what was approved is not more than
+that, and nothing of an attempt is left behind."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from models import Approval, ProgramState, Reservation, Session, Usage
+from models.base import now
+from tests.integration.test_programs import MakeDiarists, answers, approve, make_worker, worker
+from tests.support.diarist import Diarist, DiaristQuery
+from tests.support.fleet import Fleet
+from workers.loop import Job, Stop, StoppedError
+from workers.turn import wake
+
+__all__ = ["make_worker", "worker"]
+pytestmark = pytest.mark.spec("P12", "M7")
+sqlite_only = pytest.mark.parametrize("database_kind", ["sqlite"])
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def goes_on_with(fleet: Fleet, words: str) -> None:
+    """The next attempt at the turn is told these, as if a program did what it was told."""
+    await fleet.execute(update(ProgramState).values(reason=f"go on\n{words}\n"))
+
+
+async def under_way(fleet: Fleet, diarist: Diarist, text: str) -> tuple[str, Job, "asyncio.Task[str]"]:
+    accepted = await fleet.send(text)
+    job = Job()
+    running = asyncio.create_task(job.run(fleet.wake(accepted.session_id, "diarist")))
+    await until(lambda: diarist.queries)
+    await diarist.queries[-1].listening.wait()
+    return accepted.session_id, job, running
+
+
+async def say_meanwhile(fleet: Fleet, session_id: str, text: str) -> None:
+    await fleet.send(text)
+    fleet.runtime.leases.mail(session_id)
+    async with asyncio.timeout(20):
+        while "messages_joined" not in [row.type for row in await fleet.events()]:
+            await asyncio.sleep(0.02)
+
+
+def homes(folder: Path) -> list[Path]:
+    return list((folder / "workspaces" / ".homes").glob("*/*"))
+
+
+async def test_a_follow_up_is_told_again_when_it_may_not_be_remembered(
+    worker: tuple[Fleet, Diarist], make_worker: MakeDiarists
+) -> None:
+    fleet, diarist = worker
+    session_id, job, running = await under_way(fleet, diarist, "use clock {}\nstay\nlisten")
+    await say_meanwhile(fleet, session_id, "and this")
+    job.stop(Stop.SHUTDOWN)
+    with pytest.raises(StoppedError):
+        await running
+    other, there = await make_worker()
+    assert await wake(other.runtime, session_id, "diarist") == "completed"
+    prompt = str(there.queries[0].given.prompt)
+    assert "This was said while you were at work; answer it if you have not yet:" in prompt
+    assert "and this" in prompt
+    assert "use clock" not in prompt, "what it surely remembers is not told again"
+
+
+@sqlite_only
+async def test_a_follow_up_is_not_forgotten_with_an_older_memory(worker: tuple[Fleet, Diarist]) -> None:
+    fleet, diarist = worker
+    accepted = await fleet.send("want git push")
+    assert await fleet.answer_wakes() == ["parked"]
+    await approve(fleet)
+    await goes_on_with(fleet, "listen\nbreak")
+    diarist.breaks = 1
+    running = asyncio.create_task(fleet.wake(accepted.session_id, "diarist"))
+    await until(lambda: len(diarist.queries) == 2)
+    await diarist.queries[1].listening.wait()
+    await say_meanwhile(fleet, accepted.session_id, "and this")
+    assert await running == "waiting"
+    await goes_on_with(fleet, "be done")
+    await fleet.execute(update(Session).values(resume_after=now()))
+    assert await fleet.wake(accepted.session_id, "diarist") == "completed"
+    assert "and this" in str(diarist.queries[2].given.prompt)
+
+
+@pytest.mark.parametrize("then", ["want git push", "break"])
+async def test_what_it_has_answered_leaves_although_the_turn_goes_on_later(
+    worker: tuple[Fleet, Diarist], then: str
+) -> None:
+    fleet, diarist = worker
+    diarist.breaks = 1
+    accepted = await fleet.send(f"answer the first\n{then}")
+    assert await fleet.answer_wakes() in (["parked"], ["waiting"])
+    assert await answers(fleet) == ["the first"]
+    if then != "break":
+        await approve(fleet)
+    await fleet.execute(update(Session).values(resume_after=now()))
+    assert await fleet.wake(accepted.session_id, "diarist") == "completed"
+    first, last = await answers(fleet)
+    assert first == "the first"
+    assert last.startswith("answer the first")
+
+
+@pytest.mark.spec("M17")
+async def test_what_waits_for_two_decisions_is_woken_by_each_and_never_by_itself(
+    worker: tuple[Fleet, Diarist],
+) -> None:
+    fleet, _ = worker
+    await fleet.send("want git push plus git push --tags")
+    assert await fleet.answer_wakes() == ["parked"]
+    assert len(await fleet.rows(Approval)) == 2
+    await approve(fleet)
+    assert await fleet.answer_wakes() == ["parked"]
+    assert await fleet.answer_wakes() == []
+    for approval in await fleet.rows(Approval):
+        if approval.status == "pending":
+            await fleet.execute(update(Approval).where(Approval.id == approval.id).values(status="approved"))
+    await fleet.execute(update(Session).values(resume_after=now()))
+    await fleet.sweep()
+    assert await fleet.answer_wakes() == ["completed"]
+
+
+@pytest.mark.spec("M17")
+async def test_an_approval_that_was_not_used_keeps_nothing_awake(worker: tuple[Fleet, Diarist]) -> None:
+    fleet, _ = worker
+    await fleet.send("want git push")
+    assert await fleet.answer_wakes() == ["parked"]
+    await approve(fleet)
+    await goes_on_with(fleet, "want git push --force")
+    assert await fleet.answer_wakes() == ["parked"]
+    assert await fleet.answer_wakes() == []
+
+
+@sqlite_only
+@pytest.mark.spec("P14")
+@pytest.mark.parametrize(
+    ("again", "done"),
+    [
+        ("want git push in fork plus git push in fork", ["git push in fork"]),
+        ("want git push in production", []),
+        ("want git push", []),
+    ],
+)
+async def test_an_approval_is_for_one_command_in_one_place(
+    worker: tuple[Fleet, Diarist], again: str, done: list[str]
+) -> None:
+    fleet, diarist = worker
+    await fleet.send("want git push in fork")
+    assert await fleet.answer_wakes() == ["parked"]
+    await approve(fleet)
+    await goes_on_with(fleet, again)
+    assert await fleet.answer_wakes() == ["parked"]
+    assert diarist.done == done
+
+
+@sqlite_only
+async def test_a_time_limit_after_it_said_something_is_gone_on_from(worker: tuple[Fleet, Diarist]) -> None:
+    fleet, diarist = worker
+    session_id, job, running = await under_way(fleet, diarist, 'use send_message {"text": "half way"}\nstay')
+    job.stop(Stop.TIME_LIMIT)
+    with pytest.raises(StoppedError):
+        await running
+    await fleet.execute(update(Session).values(resume_after=now()))
+    assert await fleet.wake(session_id, "diarist") == "completed"
+    assert (await answers(fleet))[0] == "half way"
+
+
+@sqlite_only
+@pytest.mark.spec("T4")
+async def test_a_conversation_begins_anew_also_if_it_had_to_wait_before(worker: tuple[Fleet, Diarist]) -> None:
+    fleet, _ = worker
+    await fleet.send("use reset_session {}\nwant git push")
+    assert await fleet.answer_wakes() == ["parked"]
+    await approve(fleet)
+    assert await fleet.answer_wakes() == ["completed"]
+    assert len(await fleet.rows(Session)) == 2
+
+
+@sqlite_only
+@pytest.mark.spec("P21")
+async def test_money_is_not_held_for_what_has_ended(
+    worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, _ = worker
+    said = DiaristQuery.say
+
+    async def say(self: DiaristQuery, event: Any) -> None:
+        if event.type != "usage":
+            await said(self, event)
+
+    monkeypatch.setattr(DiaristQuery, "say", say)
+    await fleet.add_group("poor", provider="diarist", config={"budget": {"daily_usd": 0.2}})
+    for number in range(6):
+        await fleet.send(f"message {number}", agent_group="poor")
+        assert await fleet.answer_wakes() == ["completed"]
+    assert await fleet.rows(Reservation) == []
+
+
+@sqlite_only
+async def test_a_lost_lease_leaves_no_home(worker: tuple[Fleet, Diarist], tmp_path: Path) -> None:
+    fleet, diarist = worker
+    _session_id, _, running = await under_way(fleet, diarist, "listen")
+    await fleet.execute(update(Session).values(lease_token=Session.lease_token + 1))
+    await diarist.queries[0].push("go on")
+    with pytest.raises(StoppedError):
+        await running
+    assert homes(tmp_path) == []
+
+
+@sqlite_only
+async def test_a_stop_while_it_is_stopped_leaves_no_home_and_forgets_no_cost(
+    worker: tuple[Fleet, Diarist], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, _ = worker
+    accepted = await fleet.send("hello")
+    job, aborted = Job(), DiaristQuery.abort
+
+    async def abort(self: DiaristQuery) -> None:
+        job.stop(Stop.SHUTDOWN)
+        await asyncio.sleep(0.01)
+        await aborted(self)
+
+    monkeypatch.setattr(DiaristQuery, "abort", abort)
+    with pytest.raises(StoppedError):
+        await job.run(fleet.wake(accepted.session_id, "diarist"))
+    assert homes(tmp_path) == []
+    assert len(await fleet.rows(Usage)) == 1
+
+
+@sqlite_only
+async def test_a_stop_while_its_home_is_made_leaves_none(
+    worker: tuple[Fleet, Diarist], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, _ = worker
+    accepted = await fleet.send("hello")
+    job, made = Job(), fleet.runtime.homes._make
+
+    def make(state: bytes | None) -> tuple[Path, int]:
+        job.stop(Stop.SHUTDOWN)
+        time.sleep(0.1)  # a disk that takes its time
+        return made(state)
+
+    monkeypatch.setattr(fleet.runtime.homes, "_make", make)
+    with pytest.raises(StoppedError):
+        await job.run(fleet.wake(accepted.session_id, "diarist"))
+    assert homes(tmp_path) == []
+
+
+@pytest.fixture
+async def deep(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Programs that make more folders within each other than Python's own functions can walk."""
+    talk = DiaristQuery.converse
+
+    async def converse(self: DiaristQuery) -> None:
+        assert self.given.station is not None
+        at = os.open(self.given.station.home, os.O_RDONLY)
+        for _ in range(1500):
+            os.mkdir("a", dir_fd=at)
+            at, above = os.open("a", os.O_RDONLY, dir_fd=at), at
+            os.close(above)
+        os.close(at)
+        await talk(self)
+
+    monkeypatch.setattr(DiaristQuery, "converse", converse)
+    return
+
+
+@sqlite_only
+@pytest.mark.usefixtures("deep")
+async def test_a_home_of_any_depth_is_cleared_away(worker: tuple[Fleet, Diarist], tmp_path: Path) -> None:
+    fleet, _ = worker
+    await fleet.send("hello")
+    assert await fleet.answer_wakes() == ["completed"]
+    assert await answers(fleet) == ["hello"]
+    assert homes(tmp_path) == []
