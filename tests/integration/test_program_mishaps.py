@@ -4,7 +4,7 @@ that, and nothing of an attempt is left behind."""
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +256,7 @@ async def test_a_stop_while_its_home_is_made_leaves_none(
 
 
 @pytest.fixture
-async def deep(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+def deep(monkeypatch: pytest.MonkeyPatch) -> None:
     """Programs that make more folders within each other than Python's own functions can walk."""
     talk = DiaristQuery.converse
 
@@ -271,7 +271,6 @@ async def deep(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
         await talk(self)
 
     monkeypatch.setattr(DiaristQuery, "converse", converse)
-    return
 
 
 @sqlite_only
