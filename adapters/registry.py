@@ -1,6 +1,6 @@
 """Installed drivers, found by entry point and made once: `longshore.providers`, `.channels`, `.tools`.
 
-A driver is trusted code: it runs in the workers. `trust.py` decides which are let in; the others are named with the
+A driver is trusted code: it runs in the workers. `packages/trust.py` decides which are let in; the others are named with the
 reason and never imported, and do no harm to those that are."""
 
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from adapters.adapter_package import Kind
 from adapters.contracts import Channel, Provider
 from adapters.errors import AdapterError, BrokenDriverError, RefusedDriverError, UnknownDriverError
 from adapters.model_port import ModelProvider
-from adapters.signed_import import import_only_signed
+from adapters.packages.manifest import Kind
+from adapters.packages.signed_import import import_only_signed
+from adapters.packages.trust import Allowed, Origin
 from adapters.tool_port import Tool
-from adapters.trust import Allowed, Origin
 
 D = TypeVar("D")
 AnyProvider = Provider | ModelProvider

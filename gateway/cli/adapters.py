@@ -16,7 +16,7 @@ def keygen(
     file: Annotated[Path, typer.Argument(help="where the private key goes; keep it to yourself")],
 ) -> None:
     """Make a key pair: the private key is written to FILE, the public one is shown."""
-    from adapters.signing import make_key  # only here: it takes a moment, and no other command needs it
+    from adapters.packages.signing import make_key  # only here: it takes a moment, and no other command needs it
 
     try:
         public = make_key(file)
@@ -33,7 +33,7 @@ def sign(
     vendor: Annotated[str, typer.Option("--vendor", help="who makes it; else the wheel's author")] = "",
 ) -> None:
     """Sign WHEEL in place. Do it last: whatever changes afterwards is refused where it is installed."""
-    from adapters.signing import load_key, public_key, sign_wheel
+    from adapters.packages.signing import load_key, public_key, sign_wheel
 
     try:
         private = load_key(key)

@@ -4,7 +4,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 
 from adapters.contracts import Capabilities
-from adapters.trust import Origin
+from adapters.packages.trust import Origin
 from gateway.cli.desk import shown
 from gateway.cli.figures import span, tokens, until
 from models.base import AnyRow

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from adapters.contracts import Detection, Manifest
 from adapters.errors import AdapterError
+from adapters.packages.trust import Origin
 from adapters.registry import AnyProvider, Refused
-from adapters.trust import Origin
 from gateway.cli.desk import Desk, out, print_json, run, shown
 from gateway.cli.listening import listeners
 from gateway.cli.provider_words import capability_words, health_state, health_words, limit_words, origin_words

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 
 from adapters.contracts import Provider
 from adapters.errors import RefusedDriverError
+from adapters.packages.signed_import import SignedFinder
+from adapters.packages.signing import public_key
+from adapters.packages.trust import Allowed
 from adapters.registry import Drivers
-from adapters.signed_import import SignedFinder
-from adapters.signing import public_key
-from adapters.trust import Allowed
 from gateway.cli.main import app
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "third_party_adapter"

@@ -8,7 +8,7 @@ from zipfile import ZipFile
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from adapters.signing import sign_wheel
+from adapters.packages.signing import sign_wheel
 
 Points = Mapping[str, Mapping[str, str]]
 

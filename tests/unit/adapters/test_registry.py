@@ -10,11 +10,11 @@ from adapters import registry
 from adapters.channels.fake import FakeChannel
 from adapters.contracts import Channel, Provider
 from adapters.errors import BrokenDriverError, RefusedDriverError, UnknownDriverError
+from adapters.packages.trust import Allowed
 from adapters.providers.scripted import ScriptedProvider
 from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool
 from adapters.tools.clock import CLOCK
-from adapters.trust import Allowed
 from tests.support.adapter_packages import install
 
 

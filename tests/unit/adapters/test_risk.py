@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from adapters.policy import CATEGORIES, Category, LargeDiff, Policy
 from adapters.risk import Intent, Judgement, judge, judge_diff
-from adapters.shell_words import MOST_CHARACTERS
+from adapters.risk.words import MOST_CHARACTERS
 
 pytestmark = pytest.mark.spec("P14")
 

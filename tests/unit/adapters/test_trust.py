@@ -13,9 +13,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from adapters.errors import RefusedDriverError, SigningError
-from adapters.signed_import import SignedFinder, import_only_signed
-from adapters.signing import load_key, make_key, public_key, sign_wheel
-from adapters.trust import Allowed, Origin
+from adapters.packages.signed_import import SignedFinder, import_only_signed
+from adapters.packages.signing import load_key, make_key, public_key, sign_wheel
+from adapters.packages.trust import Allowed, Origin
 from tests.support.adapter_packages import build, install, unpack
 
 POINTS = {"longshore.tools": {"squawk": "squawker.tools:SQUAWK"}}

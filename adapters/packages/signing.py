@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from adapters.adapter_package import (
+from adapters.errors import SigningError
+from adapters.packages.manifest import (
     GROUPS,
     MANIFEST,
     SIGNATURE,
@@ -31,7 +32,6 @@ from adapters.adapter_package import (
     signed_text,
     write_key,
 )
-from adapters.errors import SigningError
 
 # The oldest date a zip file can hold: the same wheel and key give the same bytes.
 _DATE: Final = (1980, 1, 1, 0, 0, 0)

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from adapters.shell_quoting import DEEPEST, Simple, Word, WordReader
+from adapters.risk.quoting import DEEPEST, Simple, Word, WordReader
 
 MOST_CHARACTERS: Final = 32_000
 MOST_COMMANDS: Final = 2_000

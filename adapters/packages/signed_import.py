@@ -11,7 +11,7 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
-from adapters.adapter_package import measure
+from adapters.packages.manifest import measure
 
 
 @dataclass(frozen=True)

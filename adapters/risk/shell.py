@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from adapters.risk_rules import PROGRAMS, found_by_rule, subcommands
-from adapters.shell_quoting import Simple, Word
-from adapters.shell_words import ASSIGNMENT
+from adapters.risk.quoting import Simple, Word
+from adapters.risk.rules import PROGRAMS, found_by_rule, subcommands
+from adapters.risk.words import ASSIGNMENT
 
 SHELLS: Final = {"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash"}
 _RESERVED: Final = {"if", "then", "else", "elif", "do", "while", "until", "{", "!"}

@@ -12,7 +12,8 @@ from typing import Final
 
 from pydantic import ValidationError
 
-from adapters.adapter_package import (
+from adapters.errors import RefusedDriverError
+from adapters.packages.manifest import (
     MANIFEST,
     SIGNATURE,
     Adapter,
@@ -23,7 +24,6 @@ from adapters.adapter_package import (
     signed_text,
     write_key,
 )
-from adapters.errors import RefusedDriverError
 
 VARIABLE: Final = "LONGSHORE_ADAPTERS"
 OURS: Final = "longshore"

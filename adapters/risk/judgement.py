@@ -15,11 +15,11 @@ from urllib.parse import unquote, urlsplit
 from adapters.addresses import is_among, normal_host
 from adapters.errors import WebError
 from adapters.policy import Policy
-from adapters.risk_files import is_manifest, is_secret
-from adapters.risk_rules import Risk, found_by_rule, subcommands
-from adapters.risk_shell import MOST_CARRIED, SHELLS, hidden, program_of, scripts, started, starts, starts_unknown
-from adapters.shell_quoting import Simple, Word
-from adapters.shell_words import Line, read_line
+from adapters.risk.files import is_manifest, is_secret
+from adapters.risk.quoting import Simple, Word
+from adapters.risk.rules import Risk, found_by_rule, subcommands
+from adapters.risk.shell import MOST_CARRIED, SHELLS, hidden, program_of, scripts, started, starts, starts_unknown
+from adapters.risk.words import Line, read_line
 
 SUMMARY_LIMIT: Final = 200
 # Lines within lines: enough for whatever anybody writes, and an end to what is made to have none.
