@@ -1,7 +1,7 @@
 """Installed drivers, found by entry point and made once: `longshore.providers`, `.channels`, `.tools`.
 
-A driver is trusted code: it runs in the workers. `packages/trust.py` decides which are let in; the others are named with the
-reason and never imported, and do no harm to those that are."""
+A driver is trusted code: it runs in the workers. `packages/trust.py` decides which are let in; the others are named
+with the reason and never imported, and do no harm to those that are."""
 
 from collections.abc import Mapping
 from contextlib import suppress

@@ -18,10 +18,10 @@ from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.providers import catalog
 from adapters.providers.cli.acp import AcpQuery
 from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch, Meter
-from adapters.providers.cli.acp_options import refusal
 from adapters.providers.cli.home import pack, put, unpack
 from adapters.providers.cli.installation import Installation, find
 from adapters.providers.cli.key_proxy import KeyProxy, Wire
+from adapters.providers.cli.options import refusal
 from adapters.providers.cli.program import station_of
 from adapters.providers.credentials import anthropic_credentials, gemini_credentials, is_openai, openai_credentials
 from adapters.sandbox.port import Door

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapters.contracts import Capabilities, ContentBlock, Detection, Manifest, QueryInput
-from adapters.errors import ErrorClass, ProviderError
+from adapters.errors import ProviderError
 from adapters.events import Message, Progress, Result
 from adapters.providers import catalog
 from adapters.providers.cli import claude_settings
 from adapters.providers.cli.claude_events import OUR_TOOLS, Reader, answered, failure, intent, is_lost, results
-from adapters.providers.cli.installation import Inspection, detection, find, inspect, note_on
+from adapters.providers.cli.installation import Inspection, detection, inspected, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Pass
+from adapters.providers.cli.options import check_none
 from adapters.providers.cli.program import Program, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble
 from adapters.providers.credentials import anthropic_credentials
@@ -66,11 +67,7 @@ class ClaudeCodeProvider:
         return await detection(PROGRAM, TRIED)
 
     def check(self, options: Mapping[str, Any]) -> None:
-        if options:
-            raise ProviderError(
-                f"the {ADAPTER_ID} provider has no option {', '.join(sorted(options))}; it has none",
-                ErrorClass.INVALID_REQUEST,
-            )
+        check_none(ADAPTER_ID, options)
 
     def query(self, given: QueryInput) -> "ClaudeCodeQuery":
         return ClaudeCodeQuery(given, self._proxy)
@@ -117,7 +114,7 @@ class ClaudeCodeQuery(ProgramQuery):
     # --- The conversation ---
 
     async def converse(self) -> None:
-        inspection = await _inspected()
+        inspection = await inspected(PROGRAM)
         if note := note_on(inspection, TRIED):
             self._notes.append(note)
         known = self._known_conversation()
@@ -227,18 +224,6 @@ class ClaudeCodeQuery(ProgramQuery):
                 self._refused = str(request.get("tool_use_id")) if self.waits else ""
                 return {"behavior": "deny", "message": permission.why or "this is not allowed here"}
         return {"behavior": "allow", "updatedInput": given}
-
-
-async def _inspected() -> Inspection:
-    installation = find(PROGRAM)
-    if installation is None:
-        raise ProviderError(
-            f"there is no program `{PROGRAM}`: run `make clis`, or install it on the PATH", ErrorClass.INVALID_REQUEST
-        )
-    try:
-        return await inspect(installation)
-    except OSError as error:
-        raise ProviderError(f"{PROGRAM} does not run: {error}", ErrorClass.INTERNAL) from error
 
 
 def _content(given: QueryInput, workspace: str) -> list[dict[str, Any]]:

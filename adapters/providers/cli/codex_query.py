@@ -24,7 +24,7 @@ from adapters.providers.cli.codex_requests import (
     said,
     thread_settings,
 )
-from adapters.providers.cli.installation import Inspection, find, inspect, note_on
+from adapters.providers.cli.installation import Inspection, inspected, note_on
 from adapters.providers.cli.json_rpc import METHOD_NOT_FOUND, JsonRpc, RpcError
 from adapters.providers.cli.key_proxy import KeyProxy
 from adapters.providers.cli.program import Program, place_of, station_of
@@ -285,13 +285,7 @@ class CodexQuery(ProgramQuery):
 
 
 async def _inspected() -> Inspection:
-    installation = find(PROGRAM)
-    if installation is None:
-        raise ProviderError("there is no program `codex`: run `make clis`, or install it", ErrorClass.INVALID_REQUEST)
-    try:
-        inspection = await inspect(installation)
-    except OSError as error:
-        raise ProviderError(f"codex does not run: {error}", ErrorClass.INTERNAL) from error
+    inspection = await inspected(PROGRAM)
     if inspection.help and not inspection.offers(SERVER):
         raise ProviderError(
             f"codex {inspection.version} has no `{SERVER}`, by which it is led here: install {TRIED[1]} (`make clis`)",

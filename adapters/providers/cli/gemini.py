@@ -16,9 +16,9 @@ from adapters.providers import catalog
 from adapters.providers.cli import gemini_oneshot, gemini_sessions
 from adapters.providers.cli.acp import AcpQuery
 from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch, Meter
-from adapters.providers.cli.acp_options import check_none, inspected, refusal
-from adapters.providers.cli.installation import Inspection, detection, note_on
+from adapters.providers.cli.installation import Inspection, detection, inspected, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Wire
+from adapters.providers.cli.options import check_none, refusal
 from adapters.providers.cli.program import Program, station_of
 from adapters.providers.credentials import gemini_credentials
 from adapters.sandbox.port import Door
@@ -47,7 +47,7 @@ class GeminiProvider(AcpDriver):
             structured_edits="file_events",
         ),
     )  # fmt: skip
-    needs = Needs(state=(gemini_sessions.STATE,), memory_bytes=300 << 20)
+    needs = Needs(state=(gemini_sessions.STATE,), memory_bytes=300 << 20, program=PROGRAM)
 
     async def detect(self) -> Detection:
         return await detection(PROGRAM, TRIED)

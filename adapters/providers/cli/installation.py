@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from adapters.contracts import Detection
+from adapters.errors import ErrorClass, ProviderError
 from adapters.station import Needs
 
 VARIABLE: Final = "LONGSHORE_CLIS"
 FOLDER: Final = ".clis"
 LOOK_SECONDS: Final = 60.0
+NOT_THERE: Final = "there is no program `{name}`: run `make clis`, or install it on the PATH"
 _VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -106,6 +108,17 @@ async def inspect(installation: Installation, help_of: Sequence[str] = ()) -> In
     return _INSPECTED[key]
 
 
+async def inspected(name: str, help_of: Sequence[str] = ()) -> Inspection:
+    """The program that is to be run now. Raises ProviderError, in words, if it cannot be."""
+    installation = find(name)
+    if installation is None:
+        raise ProviderError(NOT_THERE.format(name=name), ErrorClass.INVALID_REQUEST)
+    try:
+        return await inspect(installation, help_of)
+    except OSError as error:
+        raise ProviderError(f"{name} does not run: {error}", ErrorClass.INTERNAL) from error
+
+
 async def _run(argv: Sequence[str], env: Mapping[str, str]) -> str:
     process = await asyncio.create_subprocess_exec(
         *argv, env=dict(env), cwd=env["HOME"], start_new_session=True,
@@ -126,7 +139,7 @@ async def detection(name: str, tried: tuple[str, str], help_of: Sequence[str] = 
     """For `Provider.detect`. `tried` are the oldest and the newest version that this driver was run with."""
     installation = find(name)
     if installation is None:
-        return Detection(False, details=f"there is no program `{name}`: run `make clis`, or install it on the PATH")
+        return Detection(False, details=NOT_THERE.format(name=name))
     try:
         inspection = await inspect(installation, help_of)
     except OSError as error:

@@ -18,11 +18,12 @@ from adapters.errors import ErrorClass, ProviderError
 from adapters.events import Progress, Result
 from adapters.providers import catalog
 from adapters.providers.cli.home import pack, unpack
-from adapters.providers.cli.installation import Inspection, detection, find, inspect, note_on
+from adapters.providers.cli.installation import Inspection, detection, inspected, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Pass
 from adapters.providers.cli.openclaw_events import OUR_TOOLS, Events, end_of, intent, our_line
 from adapters.providers.cli.openclaw_plugin import FILES, HELLO
 from adapters.providers.cli.openclaw_settings import settings
+from adapters.providers.cli.options import refusal
 from adapters.providers.cli.program import Program, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble
 from adapters.providers.cli.usage_seen import used
@@ -67,7 +68,7 @@ class OpenclawProvider:
     )
     default_model = catalog.OPENAI.default
     # A database with the conversation, and what was not yet written into it when the program was ended.
-    needs = Needs(state=(_STATE, f"{_STATE}-wal"), memory_bytes=800 << 20)
+    needs = Needs(state=(_STATE, f"{_STATE}-wal"), memory_bytes=800 << 20, program=PROGRAM)
 
     def __init__(self) -> None:
         self._proxy = KeyProxy("openai", openai_credentials)
@@ -77,9 +78,9 @@ class OpenclawProvider:
 
     def check(self, options: Mapping[str, Any]) -> None:
         if unknown := set(options) - {"api"}:
-            raise _refusal(f"the {ADAPTER_ID} provider has no option {', '.join(sorted(unknown))}; it has: api")
+            raise refusal(f"the {ADAPTER_ID} provider has no option {', '.join(sorted(unknown))}; it has: api")
         if "api" in options and options["api"] not in _APIS:
-            raise _refusal(f"api: {options['api']!r} is not one of {', '.join(_APIS)}")
+            raise refusal(f"api: {options['api']!r} is not one of {', '.join(_APIS)}")
 
     def query(self, given: QueryInput) -> "OpenclawQuery":
         return OpenclawQuery(given, self._proxy)
@@ -103,7 +104,7 @@ class OpenclawQuery(ProgramQuery):
         return False
 
     async def converse(self) -> None:
-        inspection = await _inspected()
+        inspection = await inspected(PROGRAM, ("agent",))
         session = await self._session()
         if note := note_on(inspection, TRIED):
             self._notes.append(note)
@@ -239,16 +240,6 @@ class OpenclawQuery(ProgramQuery):
             await self.say(catalog.usage_report(_vendor(), model, used("openai", admitted.answers), {}))
 
 
-async def _inspected() -> Inspection:
-    installation = find(PROGRAM)
-    if installation is None:
-        raise _refusal(f"there is no program `{PROGRAM}`: run `make clis`, or install it on the PATH")
-    try:
-        return await inspect(installation, ("agent",))
-    except OSError as error:
-        raise ProviderError(f"{PROGRAM} does not run: {error}", ErrorClass.INTERNAL) from error
-
-
 def _arguments(inspection: Inspection, session: str, home: str, prompt: str) -> list[str]:
     arguments = ["agent", "--local", "--session-id", session]
     if inspection.offers("--json"):
@@ -283,7 +274,3 @@ def _put_back(home: Path, packed: bytes) -> None:
         folder.unlink()
     shutil.rmtree(folder, ignore_errors=True)
     unpack(packed, home)
-
-
-def _refusal(text: str) -> ProviderError:
-    return ProviderError(text, ErrorClass.INVALID_REQUEST)

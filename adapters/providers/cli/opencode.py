@@ -16,9 +16,9 @@ from adapters.errors import WorkspaceError
 from adapters.providers import catalog
 from adapters.providers.cli.acp import AcpQuery
 from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch
-from adapters.providers.cli.acp_options import check_none, inspected, refusal
-from adapters.providers.cli.installation import detection, note_on
+from adapters.providers.cli.installation import detection, inspected, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Wire
+from adapters.providers.cli.options import check_none, refusal
 from adapters.providers.credentials import is_openai, openai_credentials
 from adapters.station import MCP_SERVER, Needs
 from adapters.workspace import Workspace
@@ -49,7 +49,7 @@ class OpencodeProvider(AcpDriver):
         ),
     )  # fmt: skip
     # A database, and what it has not yet written into its one file when the program is ended.
-    needs = Needs(state=(DATABASE, f"{DATABASE}-wal"), memory_bytes=650 << 20)
+    needs = Needs(state=(DATABASE, f"{DATABASE}-wal"), memory_bytes=650 << 20, program=PROGRAM)
 
     # It writes its files itself, and then asks an editor to, whether there is one or not.
     passed_over = frozenset({"fs/write_text_file"})

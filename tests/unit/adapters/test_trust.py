@@ -64,6 +64,7 @@ def test_a_signature_of_the_named_key_opens(site: Path) -> None:
         ("squawker", "is not allowed"),
         ("", "is not allowed"),
     ],
+    ids=["another key", "no key", "a short key", "no base64", "another id", "nobody"],
 )
 def test_no_other_key_opens(site: Path, allowed: str, reason: str) -> None:
     with pytest.raises(RefusedDriverError, match=reason):
