@@ -33,6 +33,7 @@ NONSENSE = {
     "half a line of ours": HELLO + """printf '{"longshore":{"stream":'""",
     "no UTF-8": HELLO + r"""printf '{\377\376\n'""",
     "50 MB in a line": HELLO + r"printf '{'; head -c 50000000 /dev/zero | tr '\0' x; echo",
+    "lines without end": HELLO + "yes 'all work and no play makes it a dull program' | head -c 40000000",
     "nested without end": HELLO + r"""printf '{"longshore":'; head -c 200000 /dev/zero | tr '\0' '['; echo""",
     "an end without a word": "echo 'there is no more memory' >&2; exit 3",
     "words and an error": HELLO + "echo 'Good morning'; exit 1",

@@ -34,6 +34,7 @@ from adapters.station import Needs, ToolDoor
 ADAPTER_ID: Final = "openclaw"
 PROGRAM: Final = "openclaw"
 TRIED: Final = ("2026.9.6", "2026.9.6")
+MOST_PRINTED: Final = 16 << 20
 _STATE: Final = ".openclaw/agents/main/agent/openclaw-agent.sqlite"
 _SETTINGS_FILE: Final = ".longshore/openclaw.json"
 _PROMPT_FILE: Final = ".longshore/prompt.md"
@@ -183,11 +184,13 @@ class OpenclawQuery(ProgramQuery):
             await self._listen(program, admitted, workspace)
 
     async def _listen(self, program: Program, admitted: Pass, workspace: str) -> None:
-        events, printed = Events(workspace), []
+        events, printed = Events(workspace), ""
         async for line in program.lines():
             said = our_line(line)
             if said is None:
-                printed.append(line)
+                printed += f"{line}\n"
+                if len(printed) > MOST_PRINTED:
+                    raise ProviderError(f"openclaw printed more than {MOST_PRINTED >> 20} MB", ErrorClass.INTERNAL)
             elif said.get("ask") == HELLO:
                 admitted.closed = ""
                 await program.write({"id": HELLO})
@@ -204,7 +207,7 @@ class OpenclawQuery(ProgramQuery):
         if self.waits:
             return
         code = await program.ended()
-        end = end_of("\n".join(printed)) if not admitted.closed else None
+        end = end_of(printed) if not admitted.closed else None
         if end is None or (code and not end.error):
             raise program.broke(code)
         if end.error:
