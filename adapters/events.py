@@ -147,11 +147,14 @@ class ScreenChanged(_Event):
     column: int = 0
 
 
+Mode = Literal["agent-led", "human-led", "delegated"]
+
+
 class ControlChanged(_Event):
     """Who types into a program's terminal from now on, and who said so."""
 
     type: Literal["control_changed"] = "control_changed"
-    mode: Literal["agent-led", "human-led", "delegated"]
+    mode: Mode
     by: str
 
 

@@ -1,7 +1,7 @@
 """What a program that is an agent gets of the fleet: a sandbox, a home, our tools, and somebody to ask before it acts.
 
 Providers whose agent is a program of its own (`ProgramProvider`) find it in `QueryInput.station`. The home holds the
-program's own memory of a conversation: the fleet keeps what `Program.state` names and lays it out on whichever machine
+program's own memory of a conversation: the fleet keeps what `Needs.state` names and lays it out on whichever machine
 runs the next turn."""
 
 from contextlib import AbstractAsyncContextManager

@@ -3,11 +3,9 @@
 Who types is a matter of the control mode: `agent-led` (people watch), `human-led` (the agent's own input waits),
 `delegated` (both may). Whoever changes it is on record (`ControlChanged`)."""
 
-from typing import Literal, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
-from adapters.events import ScreenChanged
-
-Mode = Literal["agent-led", "human-led", "delegated"]
+from adapters.events import Mode, ScreenChanged
 
 
 @runtime_checkable

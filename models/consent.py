@@ -149,7 +149,7 @@ async def steps_that_waited(conn: AsyncConnection, turn_id: str, since: datetime
 
 
 async def still_waits(conn: AsyncConnection, step_ids: list[str]) -> float | None:
-    """For how many seconds one of these still waits for a person at most; None: all have their answer."""
+    """In how many seconds the first of these stops waiting for a person; None: all have their answer."""
     left: list[float] = []
     for table in (PendingQuestion, Approval):
         query = select(table.expires_at, now().label("at")).where(

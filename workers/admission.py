@@ -32,8 +32,8 @@ class Admission:
         promised = sum(size for _, size in self._growing)
         if free is not None and free - promised < memory_bytes + SPARE_BYTES:
             raise ProviderError(
-                f"there is no memory for {name} on this machine now: it takes {memory_bytes // MB} MB, and "
-                f"{max(0, free - promised) // MB} MB are free",
+                f"there is no memory for {name} on this machine now: it takes {memory_bytes // MB} MB, "
+                f"{SPARE_BYTES // MB} MB must stay free, and there are {max(0, free - promised) // MB} MB",
                 ErrorClass.RATE_LIMIT,
                 COME_BACK_SECONDS,
                 asked=False,

@@ -23,6 +23,10 @@ def nudge_channel(session_id: str) -> str:
     return f"{_PREFIX}{session_id}"
 
 
+def control_channel(session_id: str) -> str:
+    return f"{_CONTROL}{session_id}"
+
+
 class Nudges:
     """Listens for all sessions with one connection: a nudge is rare, a subscription per turn would not be."""
 

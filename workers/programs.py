@@ -53,8 +53,9 @@ LAST_WORDS_SECONDS: Final = 60.0
 # Held for an attempt, in dollars: what it will cost nobody knows before it has ended.
 PROGRAM_USD: Final = 0.05
 WANTED: Final = 200  # characters of what it wanted
+CHANGE_FILES: Final = frozenset({"write_file", "edit_file", "run_command"})
 # Programs have these themselves, and know them better.
-OWN_TOOLS: Final = frozenset({"read_file", "write_file", "edit_file", "list_files", "search_files", "run_command"})
+OWN_TOOLS: Final = CHANGE_FILES | {"read_file", "list_files", "search_files"}
 _GO_ON: Final = (
     "You were interrupted in the middle of your work ({reason}). What you have done so far is done, and what you have "
     "said was heard. Go on from there, and finish what you were asked."

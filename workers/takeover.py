@@ -9,8 +9,9 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from adapters.errors import TerminalError
-from adapters.events import Progress
-from adapters.terminal_port import Mode, Terminal
+from adapters.events import Mode, Progress
+from adapters.sandbox.terminal import MOST_COLUMNS, MOST_ROWS
+from adapters.terminal_port import Terminal
 from workers.journal import Journal
 
 log = structlog.get_logger()
@@ -39,8 +40,8 @@ class Control(_Wish):
 
 class Resize(_Wish):
     do: Literal["resize"] = "resize"
-    rows: int = Field(ge=5, le=200)
-    columns: int = Field(ge=20, le=400)
+    rows: int = Field(ge=2, le=MOST_ROWS)
+    columns: int = Field(ge=2, le=MOST_COLUMNS)
 
 
 class Show(_Wish):
@@ -51,10 +52,6 @@ class Show(_Wish):
 
 Wish = Keys | Control | Resize | Show
 _WISH: Final[TypeAdapter[Wish]] = TypeAdapter(Annotated[Wish, Field(discriminator="do")])
-
-
-def control_channel(session_id: str) -> str:
-    return f"control:{session_id}"
 
 
 class Takeover:

@@ -39,7 +39,7 @@ from workers.media import Media
 from workers.model_journal import ModelJournal
 from workers.opening import Elsewhere, NoSuchSession, NothingToDo, OpenedTurn, open_next
 from workers.outfitting import outfit
-from workers.programs import OWN_TOOLS, PARKED, PROGRAM_USD, ProgramRun
+from workers.programs import CHANGE_FILES, PARKED, PROGRAM_USD, ProgramRun
 from workers.replies import ReplyTo
 from workers.runtime import Runtime
 from workers.system_prompt import system_prompt
@@ -254,7 +254,7 @@ class _Attempt:
                 self._hear(event, query)
                 if self._heard.failure is not None:
                     break
-                if isinstance(event, ToolCall) and event.name in OWN_TOOLS:
+                if isinstance(event, ToolCall) and event.name in CHANGE_FILES:
                     await self._watch_workspace(servers)
         except SilenceError:
             silent = f"the provider said nothing for {self._runtime.settings.silent_seconds:g} s"

@@ -18,14 +18,14 @@ from typing import Annotated, Final
 import redis.asyncio
 import typer
 
-from adapters.events import ControlChanged, Envelope, ScreenChanged, TurnEnded
-from adapters.terminal_port import Mode
+from adapters.events import ControlChanged, Envelope, Mode, ScreenChanged, TurnEnded
 from gateway.cli.desk import Desk, fail, run, visible
 from gateway.cli.sessions import one_session
 from gateway.cli.terminal import is_interactive
 from models.lookup import short
 from workers.events import Follower, redis_client
-from workers.takeover import MAX_KEYS, Control, Keys, Resize, Show, Wish, control_channel
+from workers.nudges import control_channel
+from workers.takeover import MAX_KEYS, Control, Keys, Resize, Show, Wish
 
 LEAVE: Final = "\x1d"  # Ctrl-]
 WAIT_SECONDS: Final = 5.0
@@ -111,7 +111,9 @@ class _Seat:
 
     async def _type(self, following: "asyncio.Task[str]") -> str:
         size = shutil.get_terminal_size()
-        await self._send(Resize(rows=max(5, size.lines - 1), columns=max(20, size.columns)))
+        # The last line is ours.
+        rows, columns = min(max(2, size.lines - 1), MOST_ROWS), min(max(2, size.columns), MOST_COLUMNS)
+        await self._send(Resize(rows=rows, columns=columns))
         if self._mode is not None:
             await self._send(Control(mode=self._mode, by=self._by))
         while True:

@@ -59,12 +59,12 @@ def pack(home: Path, patterns: Sequence[str]) -> bytes:
                 content = _redacted(content.decode("utf-8", "replace"), redactor).encode("utf-8", "replace")
             size += len(content)
             if size > MAX_STATE or number >= MAX_FILES:
-                raise _too_much()
+                raise _too_much(f"{MAX_STATE >> 20} MB or {MAX_FILES:,} files")
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     if packed.tell() > MAX_PACKED:
-        raise _too_much()
+        raise _too_much(f"{MAX_PACKED >> 20} MB, packed")
     return packed.getvalue()
 
 
@@ -127,7 +127,7 @@ def _read(path: Path) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise OSError(f"{path} is no plain file")
         if status.st_size > MAX_STATE:
-            raise _too_much()
+            raise _too_much(f"{MAX_STATE >> 20} MB")
         return file.read(MAX_STATE + 1)
 
 
@@ -138,8 +138,5 @@ def _give(path: Path, home: Path) -> None:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def _too_much() -> ProviderError:
-    return ProviderError(
-        f"the program's session is larger than {MAX_STATE >> 20} MB or {MAX_FILES} files, and cannot be kept",
-        ErrorClass.INTERNAL,
-    )
+def _too_much(limit: str) -> ProviderError:
+    return ProviderError(f"the program's session is larger than {limit}, and cannot be kept", ErrorClass.INTERNAL)

@@ -69,9 +69,10 @@ def find(name: str) -> Installation | None:
 
 
 def is_at_hand(provider: object) -> bool:
-    """Whether the program that a provider needs is on this machine; true for those that need none."""
+    """Whether the program that a provider needs is on this machine; true for those that need none, or whichever their
+    options name."""
     needs = getattr(provider, "needs", None)
-    return not isinstance(needs, Needs) or (bool(needs.program) and find(needs.program) is not None)
+    return not isinstance(needs, Needs) or not needs.program or find(needs.program) is not None
 
 
 def _there(folder: Path, word: str) -> str:

@@ -65,7 +65,6 @@ class Pass:
 
     socket: Path
     token: str = field(repr=False)
-    asked: int = 0
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE), repr=False)
     closed: str = ""  # why the model may not be asked now
     trouble: ProviderError | None = None
@@ -128,7 +127,6 @@ class KeyProxy:
         return None
 
     async def _pass_on(self, admitted: Pass, scope: Scope, receive: Receive, send: Send) -> None:
-        admitted.asked += 1
         if admitted.room.locked():
             await _refuse(send, 429, f"a program may have {AT_ONCE} requests at once")
             return

@@ -43,7 +43,7 @@ def intent(tool: str, params: Mapping[str, Any], workspace: str) -> Intent:
     if tool == "exec":
         return Intent(tool, command=str(params.get("command", "")), details=params)
     paths = tuple(_paths(tool, params, workspace))
-    return Intent(tool, paths=paths, writes=tool not in _READS, details={} if paths else params)
+    return Intent(tool, paths=paths, writes=tool not in _READS, details=params)
 
 
 class Events:

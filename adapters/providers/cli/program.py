@@ -85,7 +85,10 @@ class Program:
     def broke(self, code: int) -> ProviderError:
         """The error of a program that ended without saying how it went."""
         if self._process.passed is not None:
-            what = {"memory": "used more memory than it may", "disk": "wrote more than its workspace and home may hold"}
+            what = {
+                "memory": f"used more than the {LIMITS.memory_bytes >> 30} GB of memory it may",
+                "disk": "wrote more than its workspace and home may hold",
+            }
             return ProviderError(f"{self._name} was ended: it {what[self._process.passed]}", ErrorClass.INTERNAL)
         last = " / ".join(word for word in self._last_words if word.strip())
         return ProviderError(

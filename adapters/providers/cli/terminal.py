@@ -16,7 +16,7 @@ from typing import Any, Final, get_args
 
 from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.errors import ErrorClass, ProviderError, SandboxError, TerminalError
-from adapters.events import ControlChanged, Result, ScreenChanged, SessionStarted
+from adapters.events import ControlChanged, Mode, Result, ScreenChanged, SessionStarted
 from adapters.providers.cli.installation import find
 from adapters.providers.cli.program import LIMITS, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery
@@ -26,7 +26,6 @@ from adapters.sandbox.bubblewrap import PATH
 from adapters.sandbox.port import Command, SandboxProcess
 from adapters.sandbox.terminal import MOST_COLUMNS, MOST_ROWS
 from adapters.station import Needs
-from adapters.terminal_port import Mode
 
 ADAPTER_ID: Final = "terminal"
 SHOW_SECONDS: Final = 0.2  # between two pictures of a screen that changes all the time

@@ -20,7 +20,8 @@ def test_what_fits_is_let_in_and_what_is_promised_counts(monkeypatch: pytest.Mon
         with pytest.raises(ProviderError) as refused, gate.admit("two", 300 * MB):
             pass
         assert str(refused.value) == (
-            "there is no memory for two on this machine now: it takes 300 MB, and 456 MB are free"
+            "there is no memory for two on this machine now: it takes 300 MB, "
+            "256 MB must stay free, and there are 456 MB"
         )
         assert (refused.value.error_class, refused.value.retry_after, refused.value.asked) == (
             ErrorClass.RATE_LIMIT,
