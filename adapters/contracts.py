@@ -28,6 +28,7 @@ class Capabilities:
     mcp: bool = False
     approvals: bool = False
     structured_edits: Literal["none", "diff", "file_events"] = "none"
+    plain_texts: bool = False  # is told people's words as they are, without the fleet's marks around them
     # A second attempt at a turn asks for the same tool calls under the same ids, so the journal answers for those
     # already done. Without it, a turn that has sent something is not run again.
     replays_steps: bool = False

@@ -13,20 +13,21 @@ from models.base import AnyRow
 from models.database import Database
 from models.inbox import begin_processing, due_messages, joining
 from models.sessions import hear
-from workers.formatting import format_prompt
+from workers.formatting import format_prompt, plain_text
 from workers.journal import Journal
 from workers.media import Media
 from workers.opening import OpenedTurn
 
 
 class FollowUps:
-    """`turn.messages` grows with what joins it."""
+    """`turn.messages` grows with what joins it. `plain`: the provider is told people's words as they are."""
 
-    def __init__(self, db: Database, journal: Journal, turn: OpenedTurn, media: Media) -> None:
+    def __init__(self, db: Database, journal: Journal, turn: OpenedTurn, media: Media, *, plain: bool) -> None:
         self._db = db
         self._journal = journal
         self._turn = turn
         self._media = media
+        self._plain = plain
         self._one_at_a_time = asyncio.Lock()
 
     async def pass_on(self, query: Query) -> None:
@@ -37,9 +38,14 @@ class FollowUps:
             if not new:
                 return
             await self._media.prepare(new)
-            if not await query.push(format_prompt(new, self._media.notes)):
+            if not await query.push(self._told(new)):
                 return
             await self._join(due, new)
+
+    def _told(self, new: list[AnyRow]) -> str:
+        if self._plain:
+            return "\n".join(plain_text(message) for message in new)
+        return format_prompt(new, self._media.notes)
 
     async def _join(self, due: list[AnyRow], new: list[AnyRow]) -> None:
         turn = self._turn

@@ -112,7 +112,8 @@ class ProgramRun:
         home = await held.enter_async_context(runtime.homes.lend(state))
         await held.enter_async_context(Instrumented(sandbox, Path(given.cwd), self._see))
         self._station = Station(sandbox, home, self, self._guard)
-        return replace(given, prompt=prompt, station=self._station)
+        messages = given.messages if prompt == given.prompt else (prompt,)
+        return replace(given, prompt=prompt, messages=messages, station=self._station)
 
     @asynccontextmanager
     async def open(self, tools: ToolBox) -> AsyncIterator[ToolDoor]:

@@ -346,7 +346,8 @@ class _Attempt:
         if isinstance(provider, ModelProvider):
             return await self._start_loop(provider, given, media)
         if provider.manifest.capabilities.push:
-            self._follow_ups = FollowUps(runtime.db, self._journal, turn, media)
+            plain = provider.manifest.capabilities.plain_texts
+            self._follow_ups = FollowUps(runtime.db, self._journal, turn, media, plain=plain)
         if isinstance(provider, ProgramProvider):
             given = await self._prepare_program(provider, given, servers)
         return provider.query(given)

@@ -46,6 +46,7 @@ class ScriptedProvider:
             approvals=True,
             structured_edits="file_events",
             replays_steps=True,
+            plain_texts=True,
         ),
     )
 

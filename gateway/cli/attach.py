@@ -19,6 +19,7 @@ import redis.asyncio
 import typer
 
 from adapters.events import ControlChanged, Envelope, Mode, ScreenChanged, TurnEnded
+from adapters.sandbox.terminal import MOST_COLUMNS, MOST_ROWS
 from gateway.cli.desk import Desk, fail, run, visible
 from gateway.cli.sessions import one_session
 from gateway.cli.terminal import is_interactive

@@ -102,7 +102,7 @@ class MuteQuery:
             yield event
 
     async def push(self, text: str) -> bool:
-        return False
+        return True
 
     async def end(self) -> None: ...
 

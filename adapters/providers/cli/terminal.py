@@ -18,7 +18,7 @@ from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.errors import ErrorClass, ProviderError, SandboxError, TerminalError
 from adapters.events import ControlChanged, Mode, Result, ScreenChanged, SessionStarted
 from adapters.providers.cli.installation import find
-from adapters.providers.cli.program import LIMITS, place_of, station_of
+from adapters.providers.cli.program import LIMITS, station_of
 from adapters.providers.cli.query import ProgramQuery
 from adapters.providers.cli.screen import Screen
 from adapters.providers.cli.terminal_options import Options
@@ -44,7 +44,7 @@ class TerminalProvider:
         version="1",
         vendor="longshore",
         kind="cli",
-        capabilities=Capabilities(push=True),
+        capabilities=Capabilities(push=True, plain_texts=True),
     )
     needs = Needs(state=(), memory_bytes=200 << 20)
 
@@ -242,11 +242,5 @@ class TerminalQuery(ProgramQuery):
 
 
 def _text(given: QueryInput) -> str:
-    """Pictures are named."""
-    if isinstance(given.prompt, str):
-        return given.prompt
-    workspace, _ = place_of(given)
-    return "\n".join(
-        block.text if block.type == "text" else f"[attached {block.type}: {Path(workspace, block.path)}]"
-        for block in given.prompt
-    )
+    """People's own words: a program in a terminal knows nothing of the marks around them."""
+    return "\n".join(given.messages) or str(given.prompt)
