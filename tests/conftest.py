@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 from sqlalchemy import make_url
 
+from adapters.providers.cli.installation import find
 from models import schema
 from models.base import new_id
 from models.database import Database
@@ -25,6 +26,7 @@ settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+PROGRAMS = ("claude", "codex", "gemini", "opencode", "openclaw")
 _real_connect = socket.socket.connect
 
 
@@ -128,3 +130,11 @@ def _admin(url: str, statement: str) -> None:
 
 def _named(url: str, database: str) -> str:
     return make_url(url).set(database=database).render_as_string(hide_password=False)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say loudly which CLI agents were not there to be tested."""
+    missing = [name for name in PROGRAMS if find(name) is None]
+    if missing and not hasattr(terminalreporter.config, "workerinput"):
+        why = f"NOT TESTED, because not installed: {', '.join(missing)}. Install them: make clis"
+        terminalreporter.write_line(why, red=True, bold=True)

@@ -81,7 +81,7 @@ def test_talk_look_fail_and_try_again(operator: Operator, database_kind: str) ->
         (["sessions", "zzz"], 1, "no session ends with 'zzz'"),
         (["tail", "zzz"], 1, "no session ends with 'zzz'"),
         (["groups", "add", "No Good"], 2, "use small letters"),
-        (["groups", "add", "x", "--provider", "gpt"], 1, "there is no provider 'gpt' here; installed: anthropic"),
+        (["groups", "add", "x", "--provider", "gpt"], 1, "there is no provider 'gpt' here; installed: acp, anthropic"),
         (["wire", "nobody", "fax", "1"], 1, "there is no channel 'fax' here"),
         (["wire", "nobody", "local", "1"], 1, "there is no agent 'nobody'"),
         (["wire", "nobody", "local", "1", "--pattern", "("], 2, "not a regular expression"),

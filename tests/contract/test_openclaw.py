@@ -17,7 +17,7 @@ from adapters.providers.conformance import CHECKS, EDITED_FILE, FOLLOW_UP, Check
 from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS
-from tests.support.programs import Cli, ProgramHarness, harness_of
+from tests.support.programs import Cli, ProgramHarness, essential, harness_of
 from tests.support.rehearsals import Rehearsed
 
 # A machine with other work takes minutes for what takes ten seconds alone.
@@ -72,7 +72,7 @@ async def harness(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProgramHarne
 
 
 @pytest.mark.spec("P9", "P12", "F9", "F10")
-@pytest.mark.parametrize("check", PROGRAM_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", essential(PROGRAM_CHECKS))
 async def test_openclaw_behaves_as_a_program(check: program_checks.Check, harness: ProgramHarness) -> None:
     harness.provider = Rehearsed(harness.provider, check.__name__)
     await check(harness)
@@ -82,7 +82,7 @@ async def test_openclaw_behaves_as_a_program(check: program_checks.Check, harnes
 
 
 @pytest.mark.spec("P15", "P9", "T1", "P14")
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+@pytest.mark.parametrize("check", essential(CHECKS))
 async def test_openclaw_keeps_the_contract(check: Check, harness: ProgramHarness) -> None:
     harness.provider = Rehearsed(harness.provider, check.name)
     outcome = await run_check(check, harness)

@@ -17,7 +17,7 @@ from adapters.providers.conformance import CHECKS, EDITED_FILE, Check, NotApplic
 from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, failed, play
-from tests.support.programs import Cli, Doorman, ProgramHarness, harness_of
+from tests.support.programs import Cli, Doorman, ProgramHarness, essential, harness_of
 from tests.support.rehearsals import Rehearsed
 
 PATCH = f"*** Begin Patch\n*** Add File: {EDITED_FILE}\n+written\n*** End Patch"
@@ -50,7 +50,7 @@ async def harness(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProgramHarne
 
 
 @pytest.mark.spec("P8", "P12", "F9", "F10")
-@pytest.mark.parametrize("check", PROGRAM_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", essential(PROGRAM_CHECKS))
 async def test_opencode_behaves_as_a_program(
     check: program_checks.Check, harness: ProgramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -59,7 +59,7 @@ async def test_opencode_behaves_as_a_program(
 
 
 @pytest.mark.spec("P15", "P8", "T1", "P14")
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+@pytest.mark.parametrize("check", essential(CHECKS))
 async def test_opencode_keeps_the_contract(
     check: Check, harness: ProgramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

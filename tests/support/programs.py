@@ -5,7 +5,7 @@ A test module describes its program (`Cli`); `ProgramHarness` is the conformance
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,17 @@ from tests.support.model_api import ModelApi, Rule, drip, garbage, hang, refuse,
 from workers.tool_server import ToolServer
 
 REQUIRED: Final = "LONGSHORE_REQUIRE_CLIS"
+ESSENTIAL: Final = {
+    "detects_itself",
+    "starts_and_answers",
+    "calls_our_tool",
+    "reports_the_file_it_edits",
+    "asks_before_what_is_risky",
+    "a_limit_is_told_with_its_date",
+    "it_remembers_on_another_machine",
+    "nothing_of_it_has_the_key",
+    "stopping_leaves_no_child",
+}
 FAULTS: Final = (
     hang(when="slow", times=None),
     stall(300, when="hang", times=None),
@@ -139,6 +150,15 @@ async def harness_of(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
             await harness.provider.close()
             await server.close()
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def essential(checks: Sequence[Any]) -> list[Any]:
+    """Of a program that takes seconds to start, only the checks that nothing else stands for are run each time."""
+    names = [getattr(check, "name", None) or check.__name__ for check in checks]
+    return [
+        pytest.param(check, id=name, marks=() if name in ESSENTIAL else pytest.mark.long)
+        for check, name in zip(checks, names, strict=True)
+    ]
 
 
 def require(name: str) -> None:

@@ -24,7 +24,7 @@ class Connecting:
 
     async def __aexit__(self, *_: object) -> None: ...
 
-    async def psubscribe(self, _: str) -> None:
+    async def psubscribe(self, *_: str) -> None:
         self.begun.set()
         try:
             await asyncio.Event().wait()
