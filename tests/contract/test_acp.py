@@ -13,7 +13,7 @@ import pytest
 from adapters.errors import ErrorClass, ProviderError
 from adapters.events import Progress, Result, SessionStarted, UsageReport
 from adapters.policy import Policy
-from adapters.providers.cli.acp_agent import AcpProvider
+from adapters.providers.cli.acp.provider import AcpProvider
 from adapters.providers.cli.installation import VARIABLE
 from adapters.providers.conformance import CHECKS, EDITED_FILE, NotApplicable, run_check
 from tests.support import tiny_acp_agent

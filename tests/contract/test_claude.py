@@ -24,8 +24,8 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.policy import Policy
-from adapters.providers.cli import claude
-from adapters.providers.cli.claude import ClaudeCodeProvider
+from adapters.providers.cli.claude import provider as claude
+from adapters.providers.cli.claude.provider import ClaudeCodeProvider
 from adapters.providers.cli.home import put
 from adapters.providers.conformance import CHECKS, EDITED_FILE, Check, NotApplicable, ProbeBox, run_check
 from tests.support import program_checks

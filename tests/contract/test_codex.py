@@ -24,7 +24,7 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.policy import Policy
-from adapters.providers.cli.codex import CodexProvider
+from adapters.providers.cli.codex.provider import CodexProvider
 from adapters.providers.conformance import CHECKS, FOLLOW_UP, Check, NotApplicable, ProbeBox, run_check
 from adapters.risk import Intent
 from adapters.sandbox.bubblewrap import NOBODY

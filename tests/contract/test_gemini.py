@@ -9,7 +9,7 @@ import pytest
 from adapters.contracts import ContentBlock
 from adapters.events import ApprovalRequested, Message, Progress, ProviderEvent, Result, SessionStarted, ToolResult
 from adapters.policy import Policy
-from adapters.providers.cli.gemini import GeminiProvider
+from adapters.providers.cli.gemini.provider import GeminiProvider
 from adapters.providers.conformance import CHECKS, EDITED_FILE, Check, NotApplicable, ProbeBox, run_check
 from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule

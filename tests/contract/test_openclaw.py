@@ -12,7 +12,7 @@ import pytest
 
 from adapters.events import Result, SessionStarted
 from adapters.policy import Policy
-from adapters.providers.cli.openclaw import OpenclawProvider
+from adapters.providers.cli.openclaw.provider import OpenclawProvider
 from adapters.providers.conformance import CHECKS, EDITED_FILE, FOLLOW_UP, Check, NotApplicable, ProbeBox, run_check
 from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule

@@ -11,7 +11,7 @@ import pytest
 from adapters.errors import ErrorClass
 from adapters.events import ApprovalRequested, FilesTouched, Progress, Result, TextDelta, ToolCall, ToolResult
 from adapters.providers.cli.installation import VARIABLE
-from adapters.providers.cli.openclaw import OpenclawProvider
+from adapters.providers.cli.openclaw.provider import OpenclawProvider
 from tests.support.program_checks import failed, play
 from tests.support.programs import Cli, ProgramHarness, harness_of
 from tests.support.servers import private_folder

@@ -15,7 +15,7 @@ from adapters.contracts import QueryInput, ToolBox
 from adapters.errors import ErrorClass, TerminalError
 from adapters.events import ControlChanged, Failed, ProviderEvent, Result, ScreenChanged
 from adapters.policy import Policy
-from adapters.providers.cli.terminal import TerminalProvider, TerminalQuery
+from adapters.providers.cli.terminal.provider import TerminalProvider, TerminalQuery
 from adapters.providers.conformance import CHECKS, Check, NotApplicable, ProbeBox, Work, run_check
 from adapters.sandbox.bubblewrap import Bubblewrap
 from adapters.station import Station

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adapters.events import ControlChanged, Envelope, Progress, ScreenChanged
-from adapters.providers.cli.terminal import TerminalProvider
+from adapters.providers.cli.terminal.provider import TerminalProvider
 from adapters.registry import Drivers, Registry
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet

@@ -14,8 +14,8 @@ from typing import Any, Final
 from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.errors import WorkspaceError
 from adapters.providers import catalog
-from adapters.providers.cli.acp import AcpQuery
-from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch
+from adapters.providers.cli.acp.driver import AcpDriver, Doors, Launch
+from adapters.providers.cli.acp.query import AcpQuery
 from adapters.providers.cli.installation import detection, inspected, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Wire
 from adapters.providers.cli.options import check_none, refusal

@@ -20,8 +20,8 @@ from adapters.events import (
     ToolResult,
 )
 from adapters.providers.catalog import Tokens
-from adapters.providers.cli.acp_events import Listener, ending, name_by_title, own_name
-from adapters.providers.cli.gemini import GeminiProvider
+from adapters.providers.cli.acp.events import Listener, ending, name_by_title, own_name
+from adapters.providers.cli.gemini.provider import GeminiProvider
 from adapters.providers.cli.key_proxy import Answer
 from adapters.providers.cli.usage_seen import used
 

@@ -21,7 +21,7 @@ from adapters.events import (
     ToolResult,
     UsageReport,
 )
-from adapters.providers.cli.claude_events import Reader, answered, failure, intent, is_lost, results
+from adapters.providers.cli.claude.events import Reader, answered, failure, intent, is_lost, results
 
 RECORDED = Path(__file__).with_name("claude_lines")
 

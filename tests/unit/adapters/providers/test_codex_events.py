@@ -23,8 +23,8 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.providers import catalog
-from adapters.providers.cli.codex_events import Narration, failure, shortstat
-from adapters.providers.cli.codex_requests import command_intent, mcp_intent, prompt
+from adapters.providers.cli.codex.events import Narration, failure, shortstat
+from adapters.providers.cli.codex.requests import command_intent, mcp_intent, prompt
 from adapters.providers.conformance import ProbeBox
 
 LINES = Path(__file__).parent / "codex_lines"

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from adapters.errors import ProviderError
-from adapters.providers.cli.openclaw_events import End, end_of, intent, our_line
+from adapters.providers.cli.openclaw.events import End, end_of, intent, our_line
 
 pytestmark = pytest.mark.spec("P9")
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.events import ScreenChanged
-from adapters.providers.cli.screen import Screen
+from adapters.providers.cli.terminal.screen import Screen
 
 pytestmark = pytest.mark.spec("P12")
 

@@ -16,7 +16,7 @@ from adapters.contracts import ContentBlock, QueryInput
 from adapters.errors import ErrorClass, ProviderError, WorkspaceError
 from adapters.events import Progress, ProviderEvent
 from adapters.providers import catalog
-from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch, Meter
+from adapters.providers.cli.acp.driver import AcpDriver, Doors, Launch, Meter
 from adapters.providers.cli.json_rpc import METHOD_NOT_FOUND, JsonRpc, RpcError
 from adapters.providers.cli.program import Program, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble
@@ -25,7 +25,7 @@ from adapters.station import MCP_SERVER
 from adapters.workspace import Workspace
 
 if TYPE_CHECKING:
-    from adapters.providers.cli import acp_events
+    from adapters.providers.cli.acp import events as acp_events
 
 PROTOCOL: Final = 1
 INVALID_PARAMS: Final = -32602
@@ -288,7 +288,7 @@ class AcpQuery(ProgramQuery):
 
 
 def _events() -> "Any":
-    return import_module("adapters.providers.cli.acp_events")
+    return import_module("adapters.providers.cli.acp.events")
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 tool runs, it asks on stdout and waits for the answer on stdin.
 
 Without it openclaw says nothing before its end and asks nobody. It must ask for leave (`hello`) before the model may be
-asked (`openclaw.py`), so that no version that does not load it runs tools on its own."""
+asked (`provider.py`), so that no version that does not load it runs tools on its own."""
 
 import json
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the driver of ACP programs (`acp.py`) must know of each: how it starts, its model's door, its tools' names."""
+"""What the driver of ACP programs (`query.py`) must know of each: how it starts, its model's door, its tools' names."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -93,7 +93,7 @@ class AcpDriver(ABC):
         return text
 
     def tool_name(self, call_id: str, title: str, kind: str) -> str:
-        from adapters.providers.cli.acp_events import name_by_title
+        from adapters.providers.cli.acp.events import name_by_title
 
         return name_by_title(call_id, title, kind)
 

@@ -1,4 +1,4 @@
-"""`openclaw`: the OpenClaw agent, one program per prompt, with a plug-in of ours in it (`openclaw_plugin.py`).
+"""`openclaw`: the OpenClaw agent, one program per prompt, with a plug-in of ours in it (`plugin.py`).
 
 It asks before every tool through that plug-in, and the model may not be asked before the plug-in is there. A follow-up
 reaches the agent in place of the next tool it wants to use, or in a second run when it has answered."""
@@ -20,9 +20,9 @@ from adapters.providers import catalog
 from adapters.providers.cli.home import pack, unpack
 from adapters.providers.cli.installation import Inspection, detection, inspected, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Pass
-from adapters.providers.cli.openclaw_events import OUR_TOOLS, Events, end_of, intent, our_line
-from adapters.providers.cli.openclaw_plugin import FILES, HELLO
-from adapters.providers.cli.openclaw_settings import settings
+from adapters.providers.cli.openclaw.events import OUR_TOOLS, Events, end_of, intent, our_line
+from adapters.providers.cli.openclaw.plugin import FILES, HELLO
+from adapters.providers.cli.openclaw.settings import settings
 from adapters.providers.cli.options import refusal
 from adapters.providers.cli.program import Program, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble

@@ -1,7 +1,7 @@
 """`claude-code`: Anthropic's Claude Code, led by lines of JSON on its pipes.
 
 It asks before every command and every file, and the fleet's guard answers. Nothing in the workspace is obeyed as
-settings, hooks or MCP servers unless the group's policy says so (`claude_settings.py`)."""
+settings, hooks or MCP servers unless the group's policy says so (`settings.py`)."""
 
 import asyncio
 import re
@@ -14,8 +14,8 @@ from adapters.contracts import Capabilities, ContentBlock, Detection, Manifest, 
 from adapters.errors import ProviderError
 from adapters.events import Message, Progress, Result
 from adapters.providers import catalog
-from adapters.providers.cli import claude_settings
-from adapters.providers.cli.claude_events import OUR_TOOLS, Reader, answered, failure, intent, is_lost, results
+from adapters.providers.cli.claude import settings as claude_settings
+from adapters.providers.cli.claude.events import OUR_TOOLS, Reader, answered, failure, intent, is_lost, results
 from adapters.providers.cli.installation import Inspection, detection, inspected, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Pass
 from adapters.providers.cli.options import check_none

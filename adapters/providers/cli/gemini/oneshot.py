@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from adapters.errors import ErrorClass, ProviderError
 from adapters.events import FilesTouched, Message, Progress, ProviderEvent, Result, TextDelta, ToolCall, ToolResult
-from adapters.providers.cli.acp_driver import Doors
+from adapters.providers.cli.acp.driver import Doors
 from adapters.providers.cli.installation import Inspection
 from adapters.station import MCP_SERVER
 

@@ -13,9 +13,10 @@ from typing import Any, Final
 from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.events import Progress, Result, TextDelta
 from adapters.providers import catalog
-from adapters.providers.cli import gemini_oneshot, gemini_sessions
-from adapters.providers.cli.acp import AcpQuery
-from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch, Meter
+from adapters.providers.cli.acp.driver import AcpDriver, Doors, Launch, Meter
+from adapters.providers.cli.acp.query import AcpQuery
+from adapters.providers.cli.gemini import oneshot as gemini_oneshot
+from adapters.providers.cli.gemini import sessions as gemini_sessions
 from adapters.providers.cli.installation import Inspection, detection, inspected, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Wire
 from adapters.providers.cli.options import check_none, refusal
@@ -70,7 +71,7 @@ class GeminiProvider(AcpDriver):
 
     def tool_name(self, call_id: str, title: str, kind: str) -> str:
         """It puts the tool's name before each call's id."""
-        from adapters.providers.cli.acp_events import own_name
+        from adapters.providers.cli.acp.events import own_name
 
         name, found, _ = call_id.partition("__")
         return own_name(name) if found else super().tool_name(call_id, title, kind)

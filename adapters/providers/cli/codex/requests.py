@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from adapters.contracts import ContentBlock, QueryInput
-from adapters.providers.cli.codex_events import SHELL
+from adapters.providers.cli.codex.events import SHELL
 from adapters.risk import Intent
 
 

@@ -19,7 +19,7 @@ from adapters.events import (
     ToolCall,
     ToolResult,
 )
-from adapters.providers.cli.openclaw_plugin import KEY
+from adapters.providers.cli.openclaw.plugin import KEY
 from adapters.risk import Intent
 from adapters.station import MCP_SERVER
 

@@ -1,4 +1,4 @@
-"""`codex`: OpenAI's Codex CLI, led over its app-server (`codex_query.py`)."""
+"""`codex`: OpenAI's Codex CLI, led over its app-server (`query.py`)."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -6,8 +6,8 @@ from typing import Any, Final
 from adapters.contracts import Detection, Manifest, QueryInput
 from adapters.errors import ErrorClass, ProviderError
 from adapters.providers import catalog
-from adapters.providers.cli.codex_events import ADAPTER_ID, MANIFEST
-from adapters.providers.cli.codex_query import PROGRAM, TRIED, CodexQuery
+from adapters.providers.cli.codex.events import ADAPTER_ID, MANIFEST
+from adapters.providers.cli.codex.query import PROGRAM, TRIED, CodexQuery
 from adapters.providers.cli.installation import detection
 from adapters.providers.cli.key_proxy import KeyProxy
 from adapters.providers.credentials import openai_credentials

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.providers import catalog
-from adapters.providers.cli.acp import AcpQuery
-from adapters.providers.cli.acp_driver import AcpDriver, Doors, Launch, Meter
+from adapters.providers.cli.acp.driver import AcpDriver, Doors, Launch, Meter
+from adapters.providers.cli.acp.query import AcpQuery
 from adapters.providers.cli.home import pack, put, unpack
 from adapters.providers.cli.installation import Installation, find
 from adapters.providers.cli.key_proxy import KeyProxy, Wire

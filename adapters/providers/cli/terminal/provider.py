@@ -20,8 +20,8 @@ from adapters.events import ControlChanged, Mode, Result, ScreenChanged, Session
 from adapters.providers.cli.installation import find
 from adapters.providers.cli.program import LIMITS, station_of
 from adapters.providers.cli.query import ProgramQuery
-from adapters.providers.cli.screen import Screen
-from adapters.providers.cli.terminal_options import Options
+from adapters.providers.cli.terminal.options import Options
+from adapters.providers.cli.terminal.screen import Screen
 from adapters.sandbox.bubblewrap import PATH
 from adapters.sandbox.port import Command, SandboxProcess
 from adapters.sandbox.terminal import MOST_COLUMNS, MOST_ROWS

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from adapters.contracts import QueryInput
 from adapters.providers import catalog
-from adapters.providers.cli.openclaw_plugin import FOLDER, PLUGIN_ID
+from adapters.providers.cli.openclaw.plugin import FOLDER, PLUGIN_ID
 from adapters.station import MCP_SERVER
 
 VENDOR: Final = "longshore"  # how it knows the model's server

@@ -14,9 +14,9 @@ from adapters.contracts import QueryInput
 from adapters.errors import ErrorClass, ProviderError
 from adapters.events import Progress, ProviderEvent
 from adapters.providers import catalog
-from adapters.providers.cli import codex_settings
-from adapters.providers.cli.codex_events import MANIFEST, SILENT, Narration, change_intent, failure
-from adapters.providers.cli.codex_requests import (
+from adapters.providers.cli.codex import settings as codex_settings
+from adapters.providers.cli.codex.events import MANIFEST, SILENT, Narration, change_intent, failure
+from adapters.providers.cli.codex.requests import (
     command_intent,
     history_item,
     mcp_intent,

@@ -1,0 +1,3 @@
+from adapters.providers.cli.acp.provider import AcpProvider
+
+__all__ = ["AcpProvider"]

@@ -1,0 +1,3 @@
+from adapters.providers.cli.claude.provider import ClaudeCodeProvider
+
+__all__ = ["ClaudeCodeProvider"]

@@ -1,0 +1,3 @@
+from adapters.providers.cli.codex.provider import CodexProvider
+
+__all__ = ["CodexProvider"]

@@ -1,0 +1,3 @@
+from adapters.providers.cli.gemini.provider import GeminiProvider
+
+__all__ = ["GeminiProvider"]

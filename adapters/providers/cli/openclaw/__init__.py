@@ -1,0 +1,3 @@
+from adapters.providers.cli.openclaw.provider import OpenclawProvider
+
+__all__ = ["OpenclawProvider"]

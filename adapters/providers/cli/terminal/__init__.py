@@ -1,0 +1,3 @@
+from adapters.providers.cli.terminal.provider import TerminalProvider
+
+__all__ = ["TerminalProvider"]
