@@ -1,7 +1,13 @@
 """A person at the terminal of an agent's program, through Redis: sees it, takes it over, gives it back, on record."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import fcntl
+import os
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -18,22 +24,25 @@ from workers.takeover import Control, Keys, Show, Wish
 pytestmark = [pytest.mark.spec("P12"), pytest.mark.parametrize("database_kind", ["sqlite"])]
 
 
+ROOT = Path(__file__).parents[2]
+
+
 class Seat:
     def __init__(self, fleet: Fleet, session_id: str) -> None:
         self._client = redis_client(fleet.runtime.settings.redis_url)
-        self._session_id = session_id
+        self.session_id = session_id
         self.seen: list[Envelope] = []
         self._reading = asyncio.create_task(self._read(fleet))
         self.ready = asyncio.Event()
 
     async def _read(self, fleet: Fleet) -> None:
-        follower = Follower(fleet.db, self._client, self._session_id, ready=lambda: self.ready.set())
+        follower = Follower(fleet.db, self._client, self.session_id, ready=lambda: self.ready.set())
         async for item in follower.events():
             self.seen.append(item)
 
     async def wish(self, wish: Wish | bytes) -> None:
         raw = wish if isinstance(wish, bytes) else wish.model_dump_json()
-        await self._client.publish(control_channel(self._session_id), raw)
+        await self._client.publish(control_channel(self.session_id), raw)
 
     async def sees(self, text: str) -> None:
         await self.until(lambda event: isinstance(event, ScreenChanged) and any(text in line for line in event.lines))
@@ -54,7 +63,7 @@ class Seat:
 async def seat(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[tuple[Seat, Fleet, "asyncio.Task[str]"]]:
     registry = Registry(providers=Drivers("provider", {"terminal": TerminalProvider()}))
     fleet = await make_fleet(registry, sandbox="none", default_provider="terminal")
-    options = {"command": ["sh", "-i"], "idle_seconds": 3}
+    options = {"command": ["sh", "-i"], "idle_seconds": 6}
     await fleet.add_group(provider="terminal", config={"provider_options": options})
     accepted = await fleet.send("echo from the agent")
     seat = Seat(fleet, accepted.session_id)
@@ -84,3 +93,59 @@ async def test_somebody_takes_over_types_and_gives_it_back(seat: tuple[Seat, Fle
     changes = [row.payload for row in await fleet.events() if row.type == "control_changed"]
     assert [(change["mode"], change["by"]) for change in changes][:1] == [("human-led", "ann")]
     assert "too early" not in str([row.payload for row in await fleet.events() if row.type == "result"])
+
+
+class Desk:
+    """`longshore attach` in a terminal of its own, as a person has it."""
+
+    def __init__(self, fleet: Fleet, session_id: str) -> None:
+        settings = fleet.runtime.settings
+        env = {"DATABASE_URL": settings.database_url, "REDIS_URL": settings.redis_url, "TERM": "xterm", "HOME": "/tmp"}
+        self._ours, theirs = os.openpty()
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+        command = [str(Path(sys.executable).with_name("longshore")), "attach", session_id[-12:]]
+        self.process = subprocess.Popen(
+            command, env=env | {"PATH": os.environ["PATH"]}, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(theirs)
+        self.shown = b""
+        asyncio.get_running_loop().add_reader(self._ours, self._read)
+
+    def _read(self) -> None:
+        try:
+            self.shown += os.read(self._ours, 65_536)
+        except OSError:  # it has gone
+            asyncio.get_running_loop().remove_reader(self._ours)
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        async with asyncio.timeout(30):
+            while not condition():
+                await asyncio.sleep(0.02)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        asyncio.get_running_loop().remove_reader(self._ours)
+        os.close(self._ours)
+
+
+async def test_attach_shows_it_types_into_it_and_gives_it_back(seat: tuple[Seat, Fleet, "asyncio.Task[str]"]) -> None:
+    at, fleet, _ = seat
+    await at.sees("from the agent")
+    desk = Desk(fleet, at.session_id)
+    try:
+        await desk.until(lambda: b"human-led" in desk.shown)
+        assert b"from the agent" in desk.shown
+        desk.type("echo by $((40 + 2)) hand\r")
+        await desk.until(lambda: b"by 42 hand" in desk.shown)
+        desk.type("\x1d")
+        await desk.until(lambda: desk.process.poll() is not None)
+        assert desk.process.returncode == 0
+        assert b"left; the agent leads again" in desk.shown
+    finally:
+        desk.close()
+    await at.until(lambda event: isinstance(event, ControlChanged) and event.mode == "agent-led")
