@@ -13,7 +13,7 @@ from sqlalchemy import update
 
 from models import Approval, ProgramState, Reservation, Session, Usage
 from models.base import now
-from tests.integration.test_programs import MakeDiarists, answers, approve, make_worker, worker
+from tests.integration.test_programs import MakeDiarists, answers, approve, make_worker, sqlite_only, worker
 from tests.support.diarist import Diarist, DiaristQuery
 from tests.support.fleet import Fleet
 from workers.loop import Job, Stop, StoppedError
@@ -21,7 +21,6 @@ from workers.turn import wake
 
 __all__ = ["make_worker", "worker"]
 pytestmark = pytest.mark.spec("P12", "M7")
-sqlite_only = pytest.mark.parametrize("database_kind", ["sqlite"])
 
 
 async def until(condition: Callable[[], object]) -> None:

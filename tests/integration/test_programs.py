@@ -24,6 +24,7 @@ from workers.turn import wake
 
 MakeDiarists = Callable[..., Awaitable[tuple[Fleet, Diarist]]]
 pytestmark = pytest.mark.spec("F10")
+sqlite_only = pytest.mark.parametrize("database_kind", ["sqlite"])
 
 
 @pytest.fixture
@@ -94,6 +95,7 @@ async def approve(fleet: Fleet, *, yes: bool = True) -> Any:
 
 
 @pytest.mark.spec("P14", "P5", "P6")
+@sqlite_only
 async def test_a_risky_command_waits_for_approval_of_exactly_that_once(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     await fleet.send("want ls\nwant git push origin main")
@@ -123,6 +125,7 @@ async def test_an_approval_lets_that_command_through_and_no_second_one(worker: t
 
 
 @pytest.mark.spec("P14")
+@sqlite_only
 async def test_what_was_denied_stays_denied(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     await fleet.send("want git push")
@@ -165,6 +168,7 @@ async def test_after_an_interruption_it_goes_on_and_says_nothing_twice(worker: t
 
 
 @pytest.mark.spec("R3", "P12")
+@sqlite_only
 async def test_what_had_done_nothing_begins_again(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     diarist.breaks = 1
@@ -196,6 +200,7 @@ async def test_a_worker_that_dies_after_it_said_something_does_not_say_it_again(
 
 
 @pytest.mark.spec("F4", "P12")
+@sqlite_only
 async def test_a_worker_that_is_told_to_leave_hands_over_where_it_is(
     worker: tuple[Fleet, Diarist], make_worker: MakeDiarists
 ) -> None:
@@ -235,6 +240,7 @@ async def test_what_people_say_meanwhile_joins_the_turn(worker: tuple[Fleet, Dia
 
 
 @pytest.mark.spec("M10")
+@sqlite_only
 async def test_a_follow_up_that_comes_too_late_gets_a_turn_of_its_own(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     accepted = await fleet.send("stay")
@@ -255,6 +261,7 @@ async def test_a_follow_up_that_comes_too_late_gets_a_turn_of_its_own(worker: tu
 
 
 @pytest.mark.spec("F2")
+@sqlite_only
 async def test_without_memory_it_waits_its_turn_and_uses_up_no_try(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -274,6 +281,7 @@ async def test_without_memory_it_waits_its_turn_and_uses_up_no_try(
 
 
 @pytest.mark.spec("P21")
+@sqlite_only
 async def test_what_it_cost_is_on_record_also_when_it_was_put_away(worker: tuple[Fleet, Diarist]) -> None:
     fleet, _ = worker
     await fleet.send("hello")
@@ -286,6 +294,7 @@ async def test_what_it_cost_is_on_record_also_when_it_was_put_away(worker: tuple
 
 
 @pytest.mark.spec("P21")
+@sqlite_only
 async def test_when_the_budget_is_spent_no_program_is_started(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     await fleet.add_group("poor", provider="diarist", config={"budget": {"daily_usd": 0.2}})
@@ -299,6 +308,7 @@ async def test_when_the_budget_is_spent_no_program_is_started(worker: tuple[Flee
 
 
 @pytest.mark.spec("P13")
+@sqlite_only
 async def test_what_it_does_to_its_workspace_is_seen(worker: tuple[Fleet, Diarist]) -> None:
     fleet, _ = worker
     await fleet.send("write poem.txt")
@@ -308,6 +318,7 @@ async def test_what_it_does_to_its_workspace_is_seen(worker: tuple[Fleet, Diaris
 
 
 @pytest.mark.spec("P14")
+@sqlite_only
 async def test_a_change_that_grows_too_large_is_asked_about_once(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +337,7 @@ async def test_a_change_that_grows_too_large_is_asked_about_once(
 
 
 @pytest.mark.spec("T6")
+@sqlite_only
 async def test_without_a_sandbox_it_is_refused_in_words(make_worker: MakeDiarists) -> None:
     fleet, diarist = await make_worker(sandbox="docker", sandbox_image="no-such-image")
     await fleet.add_group(provider="diarist")

@@ -28,13 +28,10 @@ from workers.tool_server import ToolServer
 REQUIRED: Final = "LONGSHORE_REQUIRE_CLIS"
 ESSENTIAL: Final = {
     "detects_itself",
-    "starts_and_answers",
     "calls_our_tool",
     "reports_the_file_it_edits",
     "asks_before_what_is_risky",
-    "a_limit_is_told_with_its_date",
     "it_remembers_on_another_machine",
-    "nothing_of_it_has_the_key",
     "stopping_leaves_no_child",
 }
 FAULTS: Final = (
