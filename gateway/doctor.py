@@ -11,9 +11,9 @@ from sqlalchemy import select
 
 from adapters.contracts import Detection
 from adapters.errors import AdapterError
-from adapters.providers.cli.installation import is_at_hand
 from adapters.registry import Registry
 from adapters.sandbox.choice import make_sandbox
+from adapters.station import ProgramProvider
 from gateway.keys import missing_key
 from models import schema
 from models.database import Database, database_clock, database_url, shown
@@ -135,8 +135,9 @@ async def _fleet(db: Database, settings: Settings, registry: Registry) -> AsyncI
     workers = [process for process in alive if process.kind == "worker"]
     served = {queue for process in workers for queue in process.queues}
     wanted = await _used(db, settings)
-    working = registry.providers.working
-    agents = [name for name in registry.providers.names if name in wanted or is_at_hand(working.get(name))]
+    # A program's queue may be nobody's as long as no agent is one.
+    programs = {name for name, one in registry.providers.working.items() if isinstance(one, ProgramProvider)}
+    agents = [name for name in registry.providers.names if name in wanted or name not in programs]
     for queue in ["messages", "delivery", "upkeep", *map(agent_queue, agents)]:
         if queue in served:
             names = ", ".join(process.name for process in workers if queue in process.queues)

@@ -20,6 +20,7 @@ _WORDS = {
     "mcp": "MCP",
     "approvals": "approvals",
     "replays_steps": "replays",
+    "plain_texts": "plain texts",
 }
 
 

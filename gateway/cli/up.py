@@ -173,6 +173,8 @@ class _Up:
         providers = Registry().providers
         drivers = providers.working.items()
         programs = [name for name, one in drivers if isinstance(one, ProgramProvider) and is_at_hand(one)]
+        if not any(isinstance(one, ProgramProvider) and one.needs.program for name, one in drivers if name in programs):
+            programs = []  # nothing is installed that would be worth a process of its own
         # Also those whose program is missing: somebody has to say so.
         others = [name for name in providers.names if name not in programs]
         queues = ",".join(["messages", "upkeep", *map(agent_queue, others)])

@@ -82,7 +82,7 @@ async def test_openclaw_behaves_as_a_program(check: program_checks.Check, harnes
 
 
 @pytest.mark.spec("P15", "P9", "T1", "P14")
-@pytest.mark.parametrize("check", essential(CHECKS))
+@pytest.mark.parametrize("check", essential(CHECKS, but=("reports_the_file_it_edits",)))
 async def test_openclaw_keeps_the_contract(check: Check, harness: ProgramHarness) -> None:
     harness.provider = Rehearsed(harness.provider, check.name)
     outcome = await run_check(check, harness)
@@ -90,6 +90,7 @@ async def test_openclaw_keeps_the_contract(check: Check, harness: ProgramHarness
         assert check.name == "asks_for_the_same_calls_again"  # a second attempt is another conversation of the model
 
 
+@pytest.mark.long
 @pytest.mark.spec("P9")
 async def test_a_follow_up_reaches_an_agent_at_work_and_instructions_the_model(harness: ProgramHarness) -> None:
     """In place of the tool that it wants to use. (Also: what a policy allows to be obeyed is.)"""

@@ -111,6 +111,7 @@ async def test_settings_of_the_repository_are_not_obeyed_and_a_refusal_is_explai
     assert "/workspace/missing.png" in asked
 
 
+@pytest.mark.long
 @pytest.mark.spec("P8", "P14")
 async def test_a_repository_is_obeyed_only_where_the_policy_says_so(harness: ProgramHarness) -> None:
     plant(harness, plugins=True)

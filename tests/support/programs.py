@@ -5,7 +5,7 @@ A test module describes its program (`Cli`); `ProgramHarness` is the conformance
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,11 +149,11 @@ async def harness_of(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def essential(checks: Sequence[Any]) -> list[Any]:
+def essential(checks: Sequence[Any], *, but: Collection[str] = ()) -> list[Any]:
     """Of a program that takes seconds to start, only the checks that nothing else stands for are run each time."""
     names = [getattr(check, "name", None) or check.__name__ for check in checks]
     return [
-        pytest.param(check, id=name, marks=() if name in ESSENTIAL else pytest.mark.long)
+        pytest.param(check, id=name, marks=() if name in ESSENTIAL and name not in but else pytest.mark.long)
         for check, name in zip(checks, names, strict=True)
     ]
 
