@@ -96,7 +96,7 @@ def test_the_list_of_providers_says_where_each_comes_from(
     def listed(allowed: str) -> dict[str, dict[str, object]]:
         environment = {
             "PYTHONPATH": str(made[1]), "DATABASE_URL": database_url, "LONGSHORE_HOME": str(tmp_path),
-            "LONGSHORE_ADAPTERS": allowed,
+            "LONGSHORE_ADAPTERS": allowed, "LONGSHORE_CLIS": str(tmp_path),
         }  # fmt: skip
         command = Path(sys.executable).parent / "longshore"
         return {one["id"]: one for one in json.loads(run(command, "providers", "--json", **environment))}
