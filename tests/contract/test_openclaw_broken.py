@@ -95,21 +95,18 @@ async def test_plain_lines_are_an_answer_where_there_is_no_json(folder: Path, ha
     assert any("newer than what this driver was tried with" in e.text for e in events if isinstance(e, Progress))
 
 
-ASK_MODEL = (
-    (
-        "curl -s -o /dev/null -w '%{{http_code}} ' http://127.0.0.1:8701/v1/models"
-        ' -H "Authorization: Bearer $(sed \'s/.*"apiKey": "\\([^"]*\\)".*/\\1/\' $OPENCLAW_CONFIG_PATH)"'
-    )
-    .replace("{{", "{")
-    .replace("}}", "}")
-)
+ASK_MODEL = """python3 - <<'END'
+import os, re, urllib.request
+key = re.search(r'"apiKey": "([^"]*)"', open(os.environ["OPENCLAW_CONFIG_PATH"]).read())[1]
+headers = dict(Authorization="Bearer " + key)
+urllib.request.urlopen(urllib.request.Request("http://127.0.0.1:8701/v1/models", headers=headers))
+END
+exit 1"""
 
 
 @pytest.mark.spec("P9", "P14")
 async def test_a_program_without_our_plug_in_may_not_ask_the_model(folder: Path, harness: ProgramHarness) -> None:
-    if shutil.which("curl") is None:
-        pytest.skip("curl asks in the program's place")
-    put(folder, f"{ASK_MODEL} >&2; exit 1")
+    put(folder, ASK_MODEL)
     end = failed(await play(harness, "answer"))
     assert "did not load the plug-in" in end.message
     assert end.error_class is ErrorClass.INVALID_REQUEST

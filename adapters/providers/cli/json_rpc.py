@@ -2,7 +2,7 @@
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any
 
 from adapters.errors import ErrorClass, ProviderError
@@ -26,8 +26,9 @@ class RpcError(Exception):
 
 
 class JsonRpc:
-    """`run` reads until the program's output ends; `call` may be used meanwhile. Requests of the program are answered
-    in tasks of their own: one that waits for a person holds nothing else up. Notifications are heard in order."""
+    """`lead` talks and listens until the program's output ends; `call` may be used meanwhile. Requests of the program
+    are answered in tasks of their own: one that waits for a person holds nothing else up. Notifications are heard in
+    order."""
 
     def __init__(self, program: Program, answer: Answer, hear: Hear, *, version: bool = True) -> None:
         self._program = program
@@ -49,6 +50,23 @@ class JsonRpc:
             await asyncio.gather(*self._answering, return_exceptions=True)
             self._over = True
             self._fail(ProviderError("the program ended before it answered", ErrorClass.INTERNAL))
+
+    async def lead(self, talk: Coroutine[Any, Any, None]) -> None:
+        """Listen while `talk` talks, until one of both is over."""
+        program = self._program
+        listening, talking = asyncio.create_task(self.run()), asyncio.create_task(talk)
+        try:
+            await asyncio.wait({listening, talking}, return_when=asyncio.FIRST_COMPLETED)
+            if listening.done():
+                # What broke it is nearer to the truth than that nobody answers any more.
+                listening.result()
+                if not talking.done() or talking.exception() is not None:
+                    raise program.broke(await program.ended())
+            talking.result()
+        finally:
+            for task in (talking, listening):
+                task.cancel()
+            await asyncio.gather(talking, listening, return_exceptions=True)
 
     async def call(self, method: str, **parameters: Any) -> Any:
         """Its result. Raises RpcError if the program says no, ProviderError if it ends instead."""

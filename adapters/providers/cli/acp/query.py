@@ -98,23 +98,8 @@ class AcpQuery(ProgramQuery):
             await self._lead(program, launch, doors, meter)
 
     async def _lead(self, program: Program, launch: Launch, doors: Doors, meter: Meter | None) -> None:
-        """Talk and listen until one of both is over."""
-        rpc = JsonRpc(program, self._answer, self._hear)
-        self._rpc = rpc
-        listening = asyncio.create_task(rpc.run())
-        talking = asyncio.create_task(self._talk(rpc, launch, doors, meter))
-        try:
-            await asyncio.wait({listening, talking}, return_when=asyncio.FIRST_COMPLETED)
-            if listening.done():
-                # What broke it is nearer to the truth than that nobody answers any more.
-                listening.result()
-                if not talking.done() or talking.exception() is not None:
-                    raise program.broke(await program.ended())
-            talking.result()
-        finally:
-            for task in (talking, listening):
-                task.cancel()
-            await asyncio.gather(talking, listening, return_exceptions=True)
+        rpc = self._rpc = JsonRpc(program, self._answer, self._hear)
+        await rpc.lead(self._talk(rpc, launch, doors, meter))
 
     async def _talk(self, rpc: JsonRpc, launch: Launch, doors: Doors, meter: Meter | None) -> None:
         try:

@@ -102,22 +102,8 @@ class CodexQuery(ProgramQuery):
             self._turn_known.set()
 
     async def _lead(self, program: Program, inspection: Inspection) -> None:
-        """Talk and listen, until one of both is over."""
-        self._rpc = JsonRpc(program, self._answer, self._hear, version=False)
-        listening = asyncio.create_task(self._rpc.run())
-        talking = asyncio.create_task(self._talk(self._rpc, inspection))
-        try:
-            await asyncio.wait({listening, talking}, return_when=asyncio.FIRST_COMPLETED)
-            if listening.done():
-                # What broke it is nearer to the truth than that nobody answers any more.
-                listening.result()
-                if not talking.done() or talking.exception() is not None:
-                    raise program.broke(await program.ended())
-            talking.result()
-        finally:
-            for task in (talking, listening):
-                task.cancel()
-            await asyncio.gather(talking, listening, return_exceptions=True)
+        rpc = self._rpc = JsonRpc(program, self._answer, self._hear, version=False)
+        await rpc.lead(self._talk(rpc, inspection))
 
     async def _talk(self, rpc: JsonRpc, inspection: Inspection) -> None:
         try:
