@@ -53,15 +53,16 @@ class Outcome:
         return "\n" + "\n  ".join(lines)
 
     def report(self, complaints: list[Complaint]) -> str:
-        parts = [f"{len(complaints)} complaints"]
+        """The complaints last: it is the end of a long output that people, and CI, get to see."""
+        parts = [f"{len(complaints)} complaints, below"]
+        for path in sorted(self.harbour.crew.folder.glob("*.log")):
+            parts += [f"--- {path.stem}, last lines", self.harbour.crew.tail(path.stem)]
+        parts += ["--- the storm", *self.storm.log]
+        parts += [f"--- {complaint.what}" for complaint in complaints[SHOWN_COMPLAINTS:40]]
         for complaint in complaints[:SHOWN_COMPLAINTS]:
             parts.append(f"--- {complaint.what}")
             for word in complaint.words[:2]:
                 parts += self._about(word)
-        parts += [f"--- {complaint.what}" for complaint in complaints[SHOWN_COMPLAINTS:40]]
-        parts += ["--- the storm", *self.storm.log]
-        for path in sorted(self.harbour.crew.folder.glob("*.log")):
-            parts += [f"--- {path.stem}, last lines", self.harbour.crew.tail(path.stem)]
         return "\n".join(parts)
 
     def _about(self, word: str) -> list[str]:

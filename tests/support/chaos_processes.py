@@ -98,7 +98,7 @@ class Crew:
                 process.wait()
         self.hands.clear()
 
-    def tail(self, name: str, lines: int = 15) -> str:
+    def tail(self, name: str, lines: int = 5) -> str:
         return "\n".join(self._lines(name)[-lines:])
 
     def mentions(self, marks: Iterable[str], limit: int = 12) -> list[str]:
