@@ -283,6 +283,7 @@ class _Attempt:
 
     async def _clean_up(self, query: Query | None, held: AsyncExitStack) -> None:
         """Whatever goes wrong with one of these, the rest is done: nothing of the attempt may be left."""
+        self._held.on_mail = lambda: None  # what comes now is for the next turn
         async with held:
             try:
                 if self._looking is not None and self._follow_ups is not None:

@@ -347,3 +347,17 @@ async def test_without_a_sandbox_it_is_refused_in_words(make_worker: MakeDiarist
     assert turn.status == "failed"
     assert turn.error == "diarist runs in a sandbox, and this machine has none that holds: see `longshore doctor`"
     assert diarist.queries == []
+
+
+@pytest.mark.spec("M10")
+@sqlite_only
+async def test_bells_that_ring_while_a_turn_ends_do_not_harm_it(worker: tuple[Fleet, Diarist]) -> None:
+    """At every moment of its last phase, also between the end of one look for mail and its being seen."""
+    fleet, _ = worker
+    accepted = await fleet.send("short")
+    running = asyncio.create_task(fleet.wake(accepted.session_id, "diarist"))
+    while not running.done():
+        fleet.runtime.leases.mail(accepted.session_id)
+        await asyncio.sleep(0)
+    assert await running == "completed"
+    assert await answers(fleet) == ["short"]
