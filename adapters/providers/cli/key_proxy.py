@@ -61,11 +61,11 @@ class Answer:
 @dataclass
 class Pass:
     """One attempt's right to ask the model. `trouble` is the last answer that was none, if no good one came after.
-    `answers` are the good ones."""
+    `answers` are the good ones, `under_way` how many are awaited."""
 
     socket: Path
     token: str = field(repr=False)
-    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE), repr=False)
+    under_way: int = 0
     closed: str = ""  # why the model may not be asked now
     trouble: ProviderError | None = None
     answers: list[Answer] = field(default_factory=list, repr=False)
@@ -127,14 +127,14 @@ class KeyProxy:
         return None
 
     async def _pass_on(self, admitted: Pass, scope: Scope, receive: Receive, send: Send) -> None:
-        if admitted.room.locked():
+        if admitted.under_way >= AT_ONCE:
             await _refuse(send, 429, f"a program may have {AT_ONCE} requests at once")
             return
+        admitted.under_way += 1
         try:
-            async with admitted.room:
-                async with asyncio.timeout(BODY_SECONDS):
-                    body = await _body(receive)
-                await _unless_gone(receive, self._ask(admitted, scope, body, send))
+            async with asyncio.timeout(BODY_SECONDS):
+                body = await _body(receive)
+            await _unless_gone(receive, self._ask(admitted, scope, body, send))
         except TimeoutError:
             await _refuse(send, 408, f"the request was not complete within {BODY_SECONDS:g} s")
         except _GoneError:
@@ -152,6 +152,8 @@ class KeyProxy:
                 f"the model's server could not be reached ({type(error).__name__})", ErrorClass.TRANSPORT
             )
             await (_refuse(send, 400, FINAL) if self._final else _refuse(send, 502, str(admitted.trouble)))
+        finally:
+            admitted.under_way -= 1
 
     async def _ask(self, admitted: Pass, scope: Scope, body: bytes, send: Send) -> None:
         credentials = self._credentials()

@@ -9,6 +9,7 @@ import json
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -126,22 +127,10 @@ async def started(
     """The program, in the agent's workspace with its own home; gone when this is left, whatever happens. `files` are
     put into the home before (path below it: text), for the settings it reads. `outside`: it begins where no agent has
     put settings, and is told later where the workspace is."""
-    station = station_of(given)
-    for path, text in (files or {}).items():
-        await asyncio.to_thread(put, station.home, path, text)
-    command = Command(
-        argv=(*installation.argv, *arguments),
-        workspace=Path(given.cwd),
-        folder=None if outside else ".",
-        env={**env, **given.env},
-        hosts=given.policy.hosts,
-        readable=installation.readable,
-        home=station.home,
-        doors=tuple(doors),
-        limits=LIMITS,
-    )
+    await lay_out(given, files or {})
+    command = command_of(given, (*installation.argv, *arguments), installation.readable, env=env, doors=doors)
     try:
-        process = await station.sandbox.start(command)
+        process = await station_of(given).sandbox.start(replace(command, folder=None) if outside else command)
     except SandboxError as error:
         raise ProviderError(f"{installation.name} could not be started: {error}", ErrorClass.INTERNAL) from error
     program = Program(installation.name, process, say)
@@ -149,6 +138,29 @@ async def started(
         yield program
     finally:
         await asyncio.shield(asyncio.ensure_future(program.stop()))
+
+
+async def lay_out(given: QueryInput, files: Mapping[str, str]) -> None:
+    """Put files into the program's home (path below it: text)."""
+    for path, text in files.items():
+        await asyncio.to_thread(put, station_of(given).home, path, text)
+
+
+def command_of(
+    given: QueryInput, argv: Sequence[str], readable: Sequence[Path], *, env: Mapping[str, str],
+    doors: Sequence[Door] = (),
+) -> Command:  # fmt: skip
+    """What is run in the sandbox: in the workspace, with its home, and nothing in its environment but this."""
+    return Command(
+        argv=tuple(argv),
+        workspace=Path(given.cwd),
+        env={**env, **given.env},
+        hosts=given.policy.hosts,
+        readable=tuple(readable),
+        home=station_of(given).home,
+        doors=tuple(doors),
+        limits=LIMITS,
+    )
 
 
 def station_of(given: QueryInput) -> Station:

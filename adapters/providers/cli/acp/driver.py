@@ -1,16 +1,22 @@
 """What the driver of ACP programs (`query.py`) must know of each: how it starts, its model's door, its tools' names."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from adapters.contracts import Detection, Manifest, Query, QueryInput
+from adapters.events import UsageReport
 from adapters.providers import catalog
 from adapters.providers.cli.installation import Installation
 from adapters.providers.cli.key_proxy import KeyProxy, Pass, Wire
+from adapters.providers.cli.program import place_of, station_of
 from adapters.providers.cli.usage_seen import used
+from adapters.sandbox.port import Door
 from adapters.station import Needs
+
+NOTHING: Final = catalog.Tokens()
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class AcpDriver(ABC):
     passed_over: frozenset[str] = frozenset()  # what it asks of us without needing it
 
     def __init__(self) -> None:
-        self._proxies: dict[Wire, KeyProxy] = {}
+        self._proxies: dict[str, KeyProxy] = {}
 
     @abstractmethod
     async def detect(self) -> Detection: ...
@@ -88,6 +94,13 @@ class AcpDriver(ABC):
     def vendor(self, given: QueryInput) -> catalog.Vendor:
         """Whose prices it pays."""
 
+    def usage(self, given: QueryInput, meter: Meter | None, told: catalog.Tokens = NOTHING) -> Iterator[UsageReport]:
+        """What the model's server has counted, else what the program says."""
+        seen = meter.read() if meter is not None else NOTHING
+        used = told if seen == NOTHING else seen
+        if used != NOTHING:
+            yield catalog.usage_report(self.vendor(given), self.model(given), used, given.options)
+
     def worded(self, text: str) -> str:
         """A message, so that the program takes it for one."""
         return text
@@ -103,3 +116,22 @@ class AcpDriver(ABC):
     async def close(self) -> None:
         for proxy in self._proxies.values():
             await proxy.close()
+
+
+@asynccontextmanager
+async def opened_doors(given: QueryInput, driver: AcpDriver) -> AsyncIterator[tuple[Doors, list[Door], Meter | None]]:
+    """The ways to our tools, and to the program's model if it has one of ours."""
+    station = station_of(given)
+    way = driver.proxy(given.options)
+    async with AsyncExitStack() as held:
+        tools = await held.enter_async_context(station.tool_doors.open(given.tools))
+        tool_port, model_port = station.sandbox.ports(2)
+        doors = Doors(*place_of(given), f"http://127.0.0.1:{tool_port}/mcp", tools.token)
+        if way is None:
+            yield doors, [Door(tool_port, tools.socket)], None
+            return
+        wire, proxy = way
+        admitted = await held.enter_async_context(proxy.admit())
+        doors = replace(doors, model_url=f"http://127.0.0.1:{model_port}", model_token=admitted.token)
+        opened = [Door(tool_port, tools.socket), Door(model_port, admitted.socket)]
+        yield doors, opened, Meter(wire, admitted)

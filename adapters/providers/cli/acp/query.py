@@ -5,9 +5,7 @@ description. They read and write files themselves, in the sandbox: nothing of th
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -16,9 +14,9 @@ from adapters.contracts import ContentBlock, QueryInput
 from adapters.errors import ErrorClass, ProviderError, WorkspaceError
 from adapters.events import Progress, ProviderEvent
 from adapters.providers import catalog
-from adapters.providers.cli.acp.driver import AcpDriver, Doors, Launch, Meter
+from adapters.providers.cli.acp.driver import AcpDriver, Doors, Launch, Meter, opened_doors
 from adapters.providers.cli.json_rpc import METHOD_NOT_FOUND, JsonRpc, RpcError
-from adapters.providers.cli.program import Program, place_of, station_of
+from adapters.providers.cli.program import Program, place_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble
 from adapters.sandbox.port import Door
 from adapters.station import MCP_SERVER
@@ -62,31 +60,13 @@ class AcpQuery(ProgramQuery):
 
     async def converse(self) -> None:
         try:
-            async with self._opened() as (doors, opened, meter):
+            async with opened_doors(self.given, self._driver) as (doors, opened, meter):
                 try:
                     await self._attempt(doors, opened, meter)
                 except ProviderError as error:
                     raise (with_trouble(error, meter.admitted) if meter else error) from None
         finally:
             self._open = False
-
-    @asynccontextmanager
-    async def _opened(self) -> AsyncIterator[tuple[Doors, list[Door], Meter | None]]:
-        """The ways to our tools, and to its model if it has one of ours."""
-        station = station_of(self.given)
-        way = self._driver.proxy(self.given.options)
-        async with AsyncExitStack() as held:
-            tools = await held.enter_async_context(station.tool_doors.open(self.given.tools))
-            tool_port, model_port = station.sandbox.ports(2)
-            doors = Doors(*place_of(self.given), f"http://127.0.0.1:{tool_port}/mcp", tools.token)
-            if way is None:
-                yield doors, [Door(tool_port, tools.socket)], None
-                return
-            wire, proxy = way
-            admitted = await held.enter_async_context(proxy.admit())
-            doors = replace(doors, model_url=f"http://127.0.0.1:{model_port}", model_token=admitted.token)
-            opened = [Door(tool_port, tools.socket), Door(model_port, admitted.socket)]
-            yield doors, opened, Meter(wire, admitted)
 
     async def _attempt(self, doors: Doors, opened: list[Door], meter: Meter | None) -> None:
         await asyncio.to_thread(_events)  # whose schema takes most of a second
@@ -196,14 +176,8 @@ class AcpQuery(ProgramQuery):
         await self._say_all(self._listener.went_on() if self._refusals else self._listener.answered())
 
     async def _report(self, meter: Meter | None, told: catalog.Tokens) -> None:
-        """What the model's server has counted, else what the program says."""
-        if meter is not None:
-            seen = meter.read()
-            told = told if seen == catalog.Tokens() else seen
-        if told != catalog.Tokens():
-            given = self.given
-            model, vendor = self._driver.model(given), self._driver.vendor(given)
-            await self.say(catalog.usage_report(vendor, model, told, given.options))
+        for report in self._driver.usage(self.given, meter, told):
+            await self.say(report)
 
     # --- What it says and asks ---
 

@@ -25,11 +25,17 @@ def tools(doors: Doors) -> dict[str, Any]:
     return {"mcpServers": {MCP_SERVER: {"httpUrl": doors.tools_url, "headers": headers, "trust": True}}}
 
 
-def arguments(inspection: Inspection, prompt: str, model: str, continuation: str | None) -> tuple[str, ...]:
+def fitting(prompt: str) -> str:
+    """Raises ProviderError if it does not fit on a command line."""
     if len(prompt.encode("utf-8", "replace")) > LONGEST_PROMPT:
         raise ProviderError(
-            f"a prompt of more than {LONGEST_PROMPT:,} bytes needs a gemini with --acp", ErrorClass.INVALID_REQUEST
+            f"a prompt of more than {LONGEST_PROMPT:,} bytes needs a gemini with --acp, and not interactive",
+            ErrorClass.INVALID_REQUEST,
         )
+    return prompt
+
+
+def arguments(inspection: Inspection, prompt: str, model: str, continuation: str | None) -> tuple[str, ...]:
     wanted = [
         ("--approval-mode", "auto_edit"),
         ("--model", model),
@@ -37,7 +43,7 @@ def arguments(inspection: Inspection, prompt: str, model: str, continuation: str
         *([("--resume", continuation)] if continuation else []),
     ]
     offered = [word for flag, value in wanted if inspection.offers(flag) for word in (flag, value)]
-    return (*offered, f"--prompt={prompt}")
+    return (*offered, f"--prompt={fitting(prompt)}")
 
 
 def streams(inspection: Inspection) -> bool:

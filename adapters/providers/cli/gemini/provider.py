@@ -4,29 +4,26 @@ It must trust its folder or it would not offer our tools, and a trusted folder's
 outside the workspace, and reads none of them unless the group's policy says so."""
 
 import asyncio
-import json
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, Final
 
-from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
+from adapters.contracts import Capabilities, Detection, Manifest, Query, QueryInput
 from adapters.events import Progress, Result, TextDelta
 from adapters.providers import catalog
 from adapters.providers.cli.acp.driver import AcpDriver, Doors, Launch, Meter
 from adapters.providers.cli.acp.query import AcpQuery
 from adapters.providers.cli.gemini import oneshot as gemini_oneshot
 from adapters.providers.cli.gemini import sessions as gemini_sessions
+from adapters.providers.cli.gemini.interactive import GeminiTerminal, read_options
+from adapters.providers.cli.gemini.settings import PROGRAM, TRIED, environment, files, has_settings
 from adapters.providers.cli.installation import Inspection, detection, inspected, note_on
 from adapters.providers.cli.key_proxy import KeyProxy, Wire
-from adapters.providers.cli.options import check_none, refusal
+from adapters.providers.cli.options import refusal
 from adapters.providers.cli.program import Program, station_of
 from adapters.providers.credentials import gemini_credentials
 from adapters.sandbox.port import Door
 from adapters.station import Needs
 
-PROGRAM: Final = "gemini"
-TRIED: Final = ("0.61.0", "0.61.0")
 ACP: Final = ("--acp", "--experimental-acp")
 GOOGLE: Final = catalog.Vendor(
     default="gemini-3.8-flash",
@@ -54,10 +51,13 @@ class GeminiProvider(AcpDriver):
         return await detection(PROGRAM, TRIED)
 
     def check(self, options: Mapping[str, Any]) -> None:
-        check_none(self.manifest.adapter_id, options)
+        read_options(options)
 
     def proxy(self, options: Mapping[str, Any]) -> tuple[Wire, KeyProxy]:
-        return "gemini", self._proxies.setdefault("gemini", KeyProxy("gemini", gemini_credentials))
+        """In a terminal it would ask a model that refuses again and again, many times a second."""
+        final = read_options(options) is not None
+        name = "gemini, final" if final else "gemini"
+        return "gemini", self._proxies.setdefault(name, KeyProxy("gemini", gemini_credentials, final=final))
 
     def model(self, given: QueryInput) -> str:
         return given.model or GOOGLE.default
@@ -67,7 +67,7 @@ class GeminiProvider(AcpDriver):
 
     def worded(self, text: str) -> str:
         """What begins like a command of its own would be obeyed, not read, or forgotten when it goes on."""
-        return f"Message: {text}" if text.lstrip().startswith(("/", "$", "?", "<session_context>")) else text
+        return f"Message: {text}" if text.lstrip().startswith(("/", "$", "?", "!", "<session_context>")) else text
 
     def tool_name(self, call_id: str, title: str, kind: str) -> str:
         """It puts the tool's name before each call's id."""
@@ -76,8 +76,9 @@ class GeminiProvider(AcpDriver):
         name, found, _ = call_id.partition("__")
         return own_name(name) if found else super().tool_name(call_id, title, kind)
 
-    def query(self, given: QueryInput) -> "GeminiQuery":
-        return GeminiQuery(given, self)
+    def query(self, given: QueryInput) -> Query:
+        terminal = read_options(given.options)
+        return GeminiQuery(given, self) if terminal is None else GeminiTerminal(given, self, terminal)
 
     async def launch(self, given: QueryInput, doors: Doors) -> Launch:
         inspection = await inspected(PROGRAM)
@@ -160,39 +161,3 @@ class GeminiQuery(AcpQuery):
             await self.begin(session, inspection.version)
             for note in filter(None, (note_on(inspection, TRIED), gemini_oneshot.NOTE)):
                 await self.say(Progress(text=note))
-
-
-def has_settings(given: QueryInput) -> bool:
-    return os.path.lexists(Path(given.cwd, gemini_sessions.FOLDER))
-
-
-def environment(doors: Doors) -> dict[str, str]:
-    return {
-        "GEMINI_API_KEY": doors.model_token,
-        "GOOGLE_GEMINI_BASE_URL": doors.model_url,
-        "GEMINI_CLI_NO_RELAUNCH": "true",  # else a wrapper stands between us and it, deaf to signals
-        "GEMINI_CLI_TRUST_WORKSPACE": "true",
-        "NO_COLOR": "1",
-    }
-
-
-def files(given: QueryInput, more: Mapping[str, Any] | None = None) -> dict[str, str]:
-    """Its settings. The fleet does the retrying, and the updating."""
-    settings = {
-        "security": {"auth": {"selectedType": "gemini-api-key"}},
-        "privacy": {"usageStatisticsEnabled": False},
-        "telemetry": {"enabled": False},
-        "general": {
-            "maxAttempts": 1,
-            "sessionRetention": {"enabled": False},
-            "enableAutoUpdate": False,
-            "enableAutoUpdateNotification": False,
-        },
-        "tools": {"useRipgrep": False},  # it would have to be downloaded
-        "advanced": {"ignoreLocalEnv": not given.policy.obey_repository, "autoConfigureMemory": False},
-        **(more or {}),
-    }
-    return {
-        f"{gemini_sessions.FOLDER}/settings.json": json.dumps(settings),
-        f"{gemini_sessions.FOLDER}/GEMINI.md": given.system_prompt,
-    }

@@ -9,14 +9,16 @@ import stat
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from adapters.providers.cli.home import put
+from adapters.workspace import Workspace
 
 FOLDER: Final = ".gemini"
 PROJECT: Final = "longshore"
 CHATS: Final = f"{FOLDER}/tmp/{PROJECT}/chats"  # noqa: S108 - in the home
 STATE: Final = f"{CHATS}/*.jsonl"
+LARGEST: Final = 16 << 20  # bytes that are read of one
 LONG_AGO: Final = "2000-01-01T00:00:00.000Z"
 BEGINNING: Final = "The conversation begins here."
 
@@ -45,21 +47,55 @@ def make_ready(home: Path, session: str | None) -> None:
             put(home, f"{CHATS}/{_name(session, number)}", _healed(said))
 
 
+def said(home: Path) -> dict[str, str]:
+    """What it has said in the conversations of its home, by the number of each message. Also while it runs there, and
+    whatever it makes of its files."""
+    found: dict[str, str] = {}
+    files = Workspace(home)
+    for entry in files.entries(CHATS):
+        for line in files.read(entry.path, limit=LARGEST).decode("utf-8", "replace").splitlines():
+            match _record(line):
+                case {"type": "gemini", "id": str(number), "content": str(text)} if text.strip():
+                    found[number] = text
+    return found
+
+
 def _healed(said: str) -> str:
-    """It keeps a tool's result twice, beside the call and as a message, and would tell the model both: its server
-    refuses such a conversation. The message goes."""
-    return "".join(
-        f"{line}\n" for line in said.splitlines() if '"functionResponse"' not in line or not _is_result(line)
-    )
+    """It keeps tools' calls and results twice, in a record of their own and as what was said, and would tell the model
+    both: its server refuses such a conversation. The latter go."""
+    return "".join(f"{line}\n" for line in map(_healed_line, said.splitlines()) if line)
 
 
-def _is_result(line: str) -> bool:
+def _healed_line(line: str) -> str:
+    if '"functionResponse"' not in line and '"functionCall"' not in line:
+        return line
+    match _record(line):
+        case {"$set": {"messages": [*messages]} as whole} as record:  # a conversation that was continued
+            kept = [healed for message in messages if (healed := _healed_message(message)) is not None]
+            return json.dumps({**record, "$set": {**whole, "messages": kept}})
+        case dict(message):
+            return json.dumps(healed) if (healed := _healed_message(message)) is not None else ""
+    return line
+
+
+def _healed_message(message: Any) -> Any | None:
+    match message:
+        case {"type": "user", "content": [_, *_] as parts} if all(map(_is_of_a_tool, parts)):
+            return None
+        case {"type": "gemini", "content": [*parts], "toolCalls": [_, *_]}:
+            return {**message, "content": [part for part in parts if not _is_of_a_tool(part)]}
+    return message
+
+
+def _is_of_a_tool(part: Any) -> bool:
+    return isinstance(part, dict) and ("functionResponse" in part or "functionCall" in part)
+
+
+def _record(line: str) -> Any:
     try:
-        record = json.loads(line)
-        parts = record["content"] if record["type"] == "user" else []
-        return isinstance(parts, list) and bool(parts) and all("functionResponse" in part for part in parts)
-    except (ValueError, LookupError, TypeError):
-        return False
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _files(home: Path) -> Iterator[Path]:

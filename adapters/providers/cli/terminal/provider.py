@@ -10,15 +10,15 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any, Final, get_args
 
 from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
 from adapters.errors import ErrorClass, ProviderError, SandboxError, TerminalError
-from adapters.events import ControlChanged, Mode, Result, ScreenChanged, SessionStarted
+from adapters.events import ControlChanged, Mode, Progress, Result, ScreenChanged
 from adapters.providers.cli.installation import find
-from adapters.providers.cli.program import LIMITS, station_of
+from adapters.providers.cli.program import command_of, station_of
 from adapters.providers.cli.query import ProgramQuery
 from adapters.providers.cli.terminal.options import Options
 from adapters.providers.cli.terminal.screen import Screen
@@ -28,6 +28,7 @@ from adapters.sandbox.terminal import MOST_COLUMNS, MOST_ROWS
 from adapters.station import Needs
 
 ADAPTER_ID: Final = "terminal"
+TERM: Final = "xterm-256color"
 SHOW_SECONDS: Final = 0.2  # between two pictures of a screen that changes all the time
 CHUNK: Final = 1 << 16
 # A flood of output makes the program wait: drawing takes no more than this part of the time.
@@ -64,9 +65,9 @@ class TerminalProvider:
 class TerminalQuery(ProgramQuery):
     """A `Terminal` for whoever sits at it."""
 
-    def __init__(self, given: QueryInput) -> None:
+    def __init__(self, given: QueryInput, options: Options | None = None) -> None:
         super().__init__(given)
-        self._options = Options.read(given.options)
+        self._options = options or Options.read(given.options)
         self._screen = Screen(self._options.rows, self._options.columns, self._write)
         self._process: SandboxProcess | None = None
         self._mode: Mode = "agent-led"
@@ -121,15 +122,24 @@ class TerminalQuery(ProgramQuery):
 
     async def converse(self) -> None:
         self._prompts.insert(0, _text(self.given))
+        await self.run(self._command())
+
+    async def run(
+        self, command: Command, continuation: str = "", version: str = "", note: str = "", *, told: bool = False
+    ) -> None:
+        """The program, until it has answered all that it was told. `told`: the first of it by `command` itself."""
+        size = (self._options.rows, self._options.columns)
         try:
-            self._process = process = await station_of(self.given).sandbox.start(self._command())
+            self._process = process = await station_of(self.given).sandbox.start(replace(command, terminal=size))
         except SandboxError as error:
             raise ProviderError(f"the terminal could not be made: {error}", ErrorClass.INTERNAL) from error
         self.pid = process.pid
         work = [asyncio.create_task(self._read_all(process)), asyncio.create_task(self._tell())]
         try:
-            await self.say(SessionStarted())
-            await self._lead(process)
+            await self.begin(continuation, version)
+            if note:
+                await self.say(Progress(text=note))
+            await self._lead(process, told)
         finally:
             self._takes = False
             for task in work:
@@ -137,18 +147,19 @@ class TerminalQuery(ProgramQuery):
             await asyncio.gather(*work, return_exceptions=True)
             await asyncio.shield(asyncio.ensure_future(process.stop()))
 
-    async def _lead(self, process: SandboxProcess) -> None:
+    async def _lead(self, process: SandboxProcess, told: bool) -> None:
         answered = False
-        await self._quiet()
-        while not self._over.is_set():
-            await self._type(self._prompts.pop(0))
+        while True:
             await self._quiet()
             if self._over.is_set():
                 break
-            answered = True
-            await self._answer()
-            if not self._prompts:
-                return
+            if told:
+                answered = True
+                await self._answer()
+                if not self._prompts:
+                    return
+            told = True
+            await self._type(self._prompts.pop(0))
         code = await process.wait()
         if process.passed is not None:
             raise ProviderError(f"the program used more {process.passed} than it may", ErrorClass.INTERNAL)
@@ -165,8 +176,12 @@ class TerminalQuery(ProgramQuery):
                 async with asyncio.timeout(self._options.idle_seconds):
                     await self._news.wait()
             except TimeoutError:
-                if self._mode != "human-led":
+                if self._mode != "human-led" and not self.is_at_work():
                     return
+
+    def is_at_work(self) -> bool:
+        """Whether it is known to be busy although it draws nothing."""
+        return False
 
     async def _type(self, text: str) -> None:
         """Text, not keys: a message must not be able to press Ctrl-C."""
@@ -180,8 +195,12 @@ class TerminalQuery(ProgramQuery):
 
     async def _answer(self) -> None:
         await self._show()
-        if text := "\n".join(self.show().lines).strip("\n"):
+        if text := await self.read_answer():
             await self.say(Result(text=text))
+
+    async def read_answer(self) -> str:
+        """What it says, now that it is quiet: what can be seen."""
+        return "\n".join(self.show().lines).strip("\n")
 
     # --- The screen ---
 
@@ -229,16 +248,8 @@ class TerminalQuery(ProgramQuery):
         program, *arguments = self._options.command
         # One of the system's is found inside as well; others must be shown to it.
         ours = None if "/" in program or shutil.which(program, path=PATH) else find(program)
-        return Command(
-            argv=(*(ours.argv if ours else (program,)), *arguments),
-            workspace=Path(self.given.cwd),
-            env={"TERM": "xterm-256color", **self.given.env},
-            hosts=self.given.policy.hosts,
-            readable=ours.readable if ours else (),
-            home=station_of(self.given).home,
-            limits=LIMITS,
-            terminal=(self._options.rows, self._options.columns),
-        )
+        argv = (*(ours.argv if ours else (program,)), *arguments)
+        return command_of(self.given, argv, ours.readable if ours else (), env={"TERM": TERM})
 
 
 def _text(given: QueryInput) -> str:
