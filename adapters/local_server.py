@@ -19,6 +19,8 @@ import uvicorn
 from starlette.types import ASGIApp
 
 HOST: Final = "127.0.0.1"
+FOLDERS: Final = "longshore-door-"
+SOCKET: Final = "http.sock"
 CONNECTIONS: Final = 1000  # at once, of all programs together
 
 
@@ -37,14 +39,15 @@ class LocalServer:
     @property
     def socket_path(self) -> Path:
         assert self._folder is not None
-        return self._folder / "http.sock"
+        return self._folder / SOCKET
 
     async def open(self) -> None:
         """Listen, if it does not yet."""
         async with self._starting:
             if self._serving is not None:
                 return
-            self._folder = Path(tempfile.mkdtemp(prefix="longshore-door-"))
+            await asyncio.to_thread(_clear_away_dead)
+            self._folder = Path(tempfile.mkdtemp(prefix=FOLDERS))
             sockets = [_listen_at(self.socket_path)]
             if self._loopback:
                 sockets.append(_listen_on_loopback())
@@ -94,12 +97,27 @@ def _listen_at(path: Path) -> socket.socket:
     """For every user, as a sandboxed agent may be another one: a token decides who is answered."""
     path.parent.chmod(0o711)  # to be entered, not to be looked into
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    unfinished = path.with_suffix(".new")
     try:
-        listener.bind(str(path))
-        os.chmod(path, 0o666)  # noqa: S103
+        listener.bind(str(unfinished))
+        os.chmod(unfinished, 0o666)  # noqa: S103
         listener.listen()
+        unfinished.rename(path)  # under its name only since it listens: what does not is dead
     except OSError:
         listener.close()
         raise
     listener.setblocking(False)
     return listener
+
+
+def _clear_away_dead() -> None:
+    """The folders of processes that were killed: nobody listens there any more."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as visitor:
+            try:
+                visitor.settimeout(1)
+                visitor.connect(str(folder / SOCKET))
+            except ConnectionRefusedError:
+                shutil.rmtree(folder, ignore_errors=True)
+            except OSError:
+                continue  # not ours, or not ready yet
