@@ -116,6 +116,13 @@ async def test_it_does_not_start_where_settings_of_the_repository_would_be_obeye
 
 
 @pytest.mark.long
+async def test_a_conversation_that_is_gone_begins_anew(harness: ProgramHarness) -> None:
+    sitting = Sitting(harness, "answer", continuation="00000000-0000-4000-8000-000000000000")
+    await sitting.end()
+    assert sitting.answers == ["Good morning to you"]
+
+
+@pytest.mark.long
 async def test_a_limit_of_the_vendor_is_a_failure_and_no_answer(harness: ProgramHarness) -> None:
     sitting = Sitting(harness, "fail")
     failed = (await sitting.end())[-1]

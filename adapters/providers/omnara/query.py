@@ -4,39 +4,31 @@ A stream that breaks is taken up again where it was: asking anew would say every
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Final
 
-from adapters.contracts import QueryInput, QueryStatus
+from adapters.contracts import QueryInput
 from adapters.errors import ErrorClass, ProviderError
-from adapters.events import Failed, Progress, ProviderEvent, SessionStarted
+from adapters.events import Progress, SessionStarted
 from adapters.providers.omnara import settings
 from adapters.providers.omnara.api import OmnaraApi
 from adapters.providers.omnara.timeline import Timeline
+from adapters.providers.talking import TalkingQuery
 
-ROOM: Final = 200  # events that may wait for their reader
 RECONNECTS: Final = 3  # in a row, without anything new in between
 RECONNECT_SECONDS: Final = 1.0
 STOP_SECONDS: Final = 5.0
 
 
-class OmnaraQuery:
-    pid: int | None = None
-
+class OmnaraQuery(TalkingQuery):
     def __init__(self, given: QueryInput, stall_seconds: float) -> None:
-        self.status: QueryStatus = "starting"
-        self.events: AsyncIterator[ProviderEvent] = self._read()
-        self._given = given
+        super().__init__(given)
         self._stall_seconds = stall_seconds
         self._agent: str | None = None
         self._api: OmnaraApi | None = None
         self._timeline: Timeline | None = None
         self._early: list[str] = []  # follow-ups that came before there was an agent
         self._door = asyncio.Lock()  # what was sent is expected before the agent can be seen to take it up
-        self._said: asyncio.Queue[ProviderEvent | None] = asyncio.Queue()
-        self._room = asyncio.Semaphore(ROOM)
-        self._task: asyncio.Task[None] | None = None
 
     async def push(self, text: str) -> bool:
         async with self._door:
@@ -51,59 +43,11 @@ class OmnaraQuery:
                 return False  # it is asked in a turn of its own
             return True
 
-    async def end(self) -> None:
-        """It ends when the agent has answered."""
-
-    async def abort(self) -> None:
-        if self.status in ("starting", "running"):
-            self.status = "aborted"
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    async def _read(self) -> AsyncIterator[ProviderEvent]:
-        if self.status == "aborted":
-            return
-        self._task = asyncio.create_task(self._work())
-        try:
-            while (event := await self._said.get()) is not None:
-                self._room.release()
-                yield event
-            await self._task
-        finally:
-            self._task.cancel()
-            await asyncio.wait({self._task})
-
-    async def _say(self, event: ProviderEvent) -> None:
-        await self._room.acquire()
-        self._said.put_nowait(event)
-
-    async def _work(self) -> None:
-        self.status = "running"
+    async def converse(self) -> None:
         try:
             await self._converse()
-        except ProviderError as error:
-            if self.status == "running":
-                self.status = "failed"
-                await self._say(
-                    Failed(
-                        message=error.message,
-                        error_class=error.error_class,
-                        retryable=error.error_class.can_pass,
-                        retry_after=error.retry_after,
-                    )
-                )
-        except asyncio.CancelledError:
-            if self.status == "running":
-                self.status = "aborted"
-        except Exception:
-            self.status = "failed"
-            raise
         finally:
-            try:
-                await self._leave()
-            finally:
-                self._said.put_nowait(None)
+            await self._leave()
 
     async def _leave(self) -> None:
         """Whatever ended it, the agent does not go on unseen."""
@@ -119,10 +63,10 @@ class OmnaraQuery:
             await self._api.close()
 
     async def _converse(self) -> None:
-        place = settings.place(self._given.options)
+        place = settings.place(self.given.options)
         self._api = api = OmnaraApi(settings.credentials(), place, self._stall_seconds)
         agent, timeline = await self._begin(api)
-        await self._say(SessionStarted(continuation=agent))
+        await self.say(SessionStarted(continuation=agent))
         async with self._door:
             self._timeline = timeline
             for text in self._early:
@@ -139,7 +83,7 @@ class OmnaraQuery:
                 await asyncio.sleep(RECONNECT_SECONDS * (failures - 1))
 
     async def _begin(self, api: OmnaraApi) -> tuple[str, Timeline]:
-        text, earlier = _text_of(self._given), self._given.continuation
+        text, earlier = _text_of(self.given), self.given.continuation
         # An agent that is not there any more is succeeded by a new one.
         if settings.is_id(earlier, "agt_") and (after := await api.newest(str(earlier))) is not None:
             self._agent = str(earlier)
@@ -161,17 +105,17 @@ class OmnaraQuery:
                     if timeline.answered and not timeline.expected:
                         self.status = "ended"
                 for event in events:
-                    await self._say(event)
+                    await self.say(event)
                 if self.status == "ended":
                     return
                 # Hints of what it waits for may be lost; a heartbeat is a good moment to look again.
                 if timeline.open_calls and (frame is None or "state" in frame):
                     open_questions = await api.interactions(agent)
                     for event in timeline.waiting(open_questions):
-                        await self._say(event)
+                        await self.say(event)
                     # People take their time. The fleet must not take that for a provider that hangs.
-                    if open_questions and time.monotonic() - told > self._given.limits.seconds_silent / 2:
-                        await self._say(Progress(text="omnara's agent waits for somebody's answer"))
+                    if open_questions and time.monotonic() - told > self.given.limits.seconds_silent / 2:
+                        await self.say(Progress(text="omnara's agent waits for somebody's answer"))
                         told = time.monotonic()
 
     async def _send(self, text: str) -> None:

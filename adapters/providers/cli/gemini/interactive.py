@@ -62,14 +62,14 @@ class GeminiTerminal(TerminalQuery):
                 f"an interactive gemini would obey the workspace's {sessions.FOLDER}: "
                 "let it (obey_repository), or leave out the option interactive"
             )
-        await asyncio.to_thread(sessions.make_ready, home, given.continuation)
+        begin = "--resume" if await asyncio.to_thread(sessions.make_ready, home, given.continuation) else "--session-id"
         self._told |= (await self._all_it_said()).keys()
         async with opened_doors(given, self._driver) as (doors, opened, meter):
             assert meter is not None
             self._admitted = meter.admitted
             session = given.continuation or str(uuid.uuid4())
             await lay_out(given, settings(given, doors))
-            argv = (*inspection.installation.argv, *self._arguments(session, doors.workspace))
+            argv = (*inspection.installation.argv, *self._arguments(doors.workspace), begin, session)
             env = environment(doors) | {"TERM": TERM, "COLORTERM": "truecolor"}
             try:
                 command = command_of(given, argv, inspection.installation.readable, env=env, doors=opened)
@@ -99,19 +99,17 @@ class GeminiTerminal(TerminalQuery):
         except WorkspaceError:
             return {}
 
-    def _arguments(self, session: str, workspace: str) -> tuple[str, ...]:
+    def _arguments(self, workspace: str) -> tuple[str, ...]:
         given = self.given
         blocks = (ContentBlock("text", given.prompt),) if isinstance(given.prompt, str) else given.prompt
         prompt = "\n\n".join(block.text or f"[attached: {workspace}/{block.path}]" for block in blocks)
         return (
             *("--model", self._driver.model(given), "--approval-mode", "auto_edit"),
-            *("--resume" if given.continuation else "--session-id", session),
             f"--prompt-interactive={oneshot.fitting(self._driver.worded(prompt))}",
         )
 
 
 def settings(given: QueryInput, doors: Doors) -> dict[str, str]:
     more = {"ui": {"hideBanner": True, "hideTips": True}} | oneshot.tools(doors)
-    return (
-        files(given, more) | sessions.registry(doors.workspace) | {f"{sessions.FOLDER}/policies/longshore.toml": DENIED}
-    )
+    denied = {f"{sessions.FOLDER}/policies/longshore.toml": DENIED}
+    return files(given, more) | sessions.registry(doors.workspace) | denied

@@ -38,13 +38,17 @@ def seed() -> tuple[str, dict[str, str]]:
     return session, {f"{CHATS}/{_name(session, 0)}": "".join(json.dumps(line) + "\n" for line in lines)}
 
 
-def make_ready(home: Path, session: str | None) -> None:
-    """Only the conversation that is continued stays, and of its files those in which something was said."""
+def make_ready(home: Path, session: str | None) -> bool:
+    """Only the conversation that is continued stays, and of its files those in which something was said. False: there
+    is none."""
+    found = False
     for number, path in enumerate(_files(home)):
         said = path.read_text(encoding="utf-8", errors="replace")
         path.unlink()
         if session and path.name.endswith(f"-{session[:8]}.jsonl") and '\n{"id":' in said:
             put(home, f"{CHATS}/{_name(session, number)}", _healed(said))
+            found = True
+    return found
 
 
 def said(home: Path) -> dict[str, str]:
