@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: up test test-clis clis check chaos bench spec format clean
+.PHONY: up test test-long clis check chaos bench spec format clean
 
 up: $(VENV)/run
 	@$(BIN)/longshore up
@@ -13,9 +13,9 @@ up: $(VENV)/run
 test: check
 	$(BIN)/pytest -n 3 --dist worksteal -m "not long"
 
-# Everything about CLI agents, also what takes minutes because the programs do.
-test-clis: $(VENV)/dev
-	$(BIN)/pytest -n 2 --dist worksteal $(wildcard tests/contract/test_*.py) tests/integration/test_cli_agents.py -k "claude or codex or gemini or opencode or openclaw or acp or terminal"
+# What `make test` leaves out because it takes minutes: more of the slow CLI agents, more pools and signals.
+test-long: $(VENV)/dev
+	$(BIN)/pytest -n 2 --dist worksteal -m long
 
 # The CLI agents, pinned, from npm into .clis; a part of them: make clis CLIS="claude codex"
 clis: | $(VENV)/bin/python

@@ -124,7 +124,9 @@ def test_revoke_and_time_limits_mean_what_they_say(operator: Operator) -> None:
 
 
 @pytest.mark.spec("F1")
-@pytest.mark.parametrize("pool", ["threads", "solo", "prefork"])
+@pytest.mark.parametrize(
+    "pool", ["prefork", *(pytest.param(pool, marks=pytest.mark.long) for pool in ("threads", "solo"))]
+)
 def test_other_pools_work_too(operator: Operator, pool: str) -> None:
     operator.add_group(script="- when: slow\n  play:\n  - hang: true\n- play:\n  - answer: fine")
     env = {"LONGSHORE_POOL": "prefork", "LONGSHORE_TURN_SECONDS": "3", "LONGSHORE_MAX_TRIES": "1"}
@@ -202,7 +204,7 @@ def _id(stdout: str) -> str:
 
 
 @pytest.mark.spec("M1", "F4")
-@pytest.mark.parametrize("sig", [signal.SIGTERM, signal.SIGQUIT])
+@pytest.mark.parametrize("sig", [signal.SIGTERM, pytest.param(signal.SIGQUIT, marks=pytest.mark.long)])
 def test_a_message_that_is_being_accepted_when_its_worker_leaves_is_not_lost(
     operator: Operator, sig: signal.Signals
 ) -> None:

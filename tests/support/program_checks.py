@@ -54,9 +54,17 @@ async def what_it_cost_is_told(harness: ProgramHarness) -> None:
 
 
 async def it_remembers_on_another_machine(harness: ProgramHarness) -> None:
-    """And on the next: a program may write a conversation that it continues in another way than a new one."""
+    await _remembers(harness, times=1)
+
+
+async def it_remembers_what_it_has_continued(harness: ProgramHarness) -> None:
+    """A program may write a conversation that it continues in another way than a new one."""
+    await _remembers(harness, times=2)
+
+
+async def _remembers(harness: ProgramHarness, times: int) -> None:
     told = await play(harness, "tool")
-    for _ in range(2):
+    for _ in range(times):
         [started] = [event for event in told if isinstance(event, SessionStarted)]
         told = await play(harness, "resume", continuation=started.continuation)
         assert [event.text for event in told if isinstance(event, Result)] == ["Good morning again"]
@@ -139,6 +147,7 @@ PROGRAM_CHECKS: Final[tuple[Check, ...]] = (
     a_servers_fault_can_pass,
     what_it_cost_is_told,
     it_remembers_on_another_machine,
+    it_remembers_what_it_has_continued,
     an_unknown_continuation_is_no_silence,
     nothing_of_it_has_the_key,
     stopping_leaves_no_child,

@@ -28,10 +28,9 @@ from workers.tool_server import ToolServer
 REQUIRED: Final = "LONGSHORE_REQUIRE_CLIS"
 ESSENTIAL: Final = {
     "detects_itself",
-    "calls_our_tool",
     "reports_the_file_it_edits",
     "asks_before_what_is_risky",
-    "it_remembers_on_another_machine",
+    "it_remembers_on_another_machine",  # that it has called a tool of ours, too
     "stopping_leaves_no_child",
 }
 FAULTS: Final = (
