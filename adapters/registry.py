@@ -14,7 +14,7 @@ from adapters.errors import AdapterError, BrokenDriverError, RefusedDriverError,
 from adapters.model_port import ModelProvider
 from adapters.packages.manifest import Kind
 from adapters.packages.signed_import import import_only_signed
-from adapters.packages.trust import Allowed, Origin
+from adapters.packages.trust import Allowed, Origin, name_and_version
 from adapters.tool_port import Tool
 
 D = TypeVar("D")
@@ -108,7 +108,7 @@ class Drivers(Generic[D]):
                 self._refuse(point, reason)
 
     def _refuse(self, point: EntryPoint, reason: str) -> None:
-        distribution = f"{point.dist.name} {point.dist.version}" if point.dist else ""
+        distribution = " ".join(name_and_version(point.dist)) if point.dist else ""
         self.refused.append(Refused(point.name, distribution, reason))
 
     def _absent(self, name: str) -> AdapterError:

@@ -5,7 +5,8 @@ Everything is decided from files, before any of the distribution's code is impor
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from importlib.metadata import Distribution, EntryPoint, PackagePath
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -68,10 +69,10 @@ class Allowed:
         dist = point.dist
         if dist is None:
             raise RefusedDriverError(f"the {kind} {point.name!r} belongs to no installed distribution")
-        origin = Origin(dist.name, dist.version)
+        origin = Origin(*name_and_version(dist))
         # What our own distribution names is part of this package, wherever else somebody put a folder of its name.
-        if dist.name == OURS and point.value.startswith("adapters."):
-            return Origin(dist.name, dist.version, ours=True)
+        if origin.distribution == OURS and point.value.startswith("adapters."):
+            return replace(origin, ours=True)
         if point.name in self._plain:
             return origin
         if point.name in self._keys:
@@ -82,8 +83,16 @@ class Allowed:
         )
 
 
+@lru_cache(maxsize=100)
+def name_and_version(dist: Distribution) -> tuple[str, str]:
+    """Read once: `dist.name` and `dist.version` parse all of its metadata each time they are looked at."""
+    metadata = dist.metadata
+    return metadata["Name"], metadata["Version"]
+
+
 def _verified(dist: Distribution, adapter: Adapter, keys: list[str]) -> Origin:
-    who = f"the {adapter.kind} {adapter.id!r} of {dist.name} {dist.version}"
+    name, version = name_and_version(dist)
+    who = f"the {adapter.kind} {adapter.id!r} of {name} {version}"
     listing = _file(dist, MANIFEST)
     signature = _file(dist, SIGNATURE)
     if listing is None or signature is None:
@@ -103,13 +112,13 @@ def _verified(dist: Distribution, adapter: Adapter, keys: list[str]) -> Origin:
         raise RefusedDriverError(
             f"{who}: {MANIFEST} does not read ({error.error_count()} errors); it was made for another version"
         ) from None
-    if (package.distribution, package.version) != (dist.name, dist.version):
+    if (package.distribution, package.version) != (name, version):
         raise RefusedDriverError(f"{who}: the signature is that of {package.distribution} {package.version}; {_AGAIN}")
     if adapter not in package.adapters:
         raise RefusedDriverError(f"{who}: its entry point {adapter.entry_point} is not the signed one; {_AGAIN}")
     _check_files(dist, package, who)
     root = Path(str(dist.locate_file(""))).resolve()
-    return Origin(dist.name, dist.version, vendor=package.vendor, signed_by=key, root=root, files=package.files)
+    return Origin(name, version, vendor=package.vendor, signed_by=key, root=root, files=package.files)
 
 
 def _signer(listing: bytes, signature: bytes, keys: list[str], who: str) -> str:
