@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,6 @@ settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
-# Each begins with another worker of `make test`: together on one they would take longer than all the rest.
-LONG_FAMILIES = ("acceptance", "chaos", "contract")
 PROGRAMS = ("claude", "codex", "gemini", "opencode", "openclaw")
 _real_connect = socket.socket.connect
 
@@ -41,16 +38,6 @@ def _loopback_only(self: socket.socket, address: Any) -> Any:
 
 
 socket.socket.connect = _loopback_only  # type: ignore[method-assign, assignment]
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Workers begin with equal parts of the list and then steal from one another."""
-    families = {name: [item for item in items if item.path.parent.name == name] for name in LONG_FAMILIES}
-    rest = iter([item for item in items if item.path.parent.name not in LONG_FAMILIES])
-    part = len(items) // len(LONG_FAMILIES)
-    ordered = [one for family in families.values() for one in (*family, *islice(rest, max(0, part - len(family))))]
-    items[:] = [*ordered, *rest]
 
 
 @pytest.fixture(scope="session")
