@@ -124,11 +124,12 @@ async def close_questions(conn: AsyncConnection, turn_id: str) -> None:
 
 
 async def abandon_waits(conn: AsyncConnection, turn_id: str) -> None:
-    """An attempt that asked people has ended without being put away: what it asked is nobody's any more. (The next one
-    asks for itself.)"""
+    """An attempt that asked people has ended without being put away: what it asked is nobody's any more. The next one
+    asks for itself, so the key of what it wanted is free again."""
     asked = select(PendingQuestion.id).where(PendingQuestion.turn_id == turn_id, PendingQuestion.status == "pending")
     wanted = select(Approval.id).where(Approval.turn_id == turn_id, Approval.status.in_(["pending", "approved"]))
     given_up = {"status": "failed", "output": {"text": "the attempt that asked has ended"}, "ended_at": now()}
+    given_up["key"] = Step.id
     begun = update(Step).where(Step.turn_id == turn_id, Step.status == "started")
     await conn.execute(begun.where(or_(Step.id.in_(asked), Step.id.in_(wanted))).values(**given_up))
     for table in (PendingQuestion, Approval):

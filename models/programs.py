@@ -1,8 +1,9 @@
 """The memory of CLI agents: what a program needs of its own files to go on with a conversation on any machine."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Integer, LargeBinary, String, func, select
+from sqlalchemy import ForeignKey, Integer, LargeBinary, String, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -60,6 +61,11 @@ async def load_state(conn: AsyncConnection, session_id: str, provider: str) -> b
     return found
 
 
+async def forget(conn: AsyncConnection, session_id: str) -> None:
+    """The conversation is over: what programs remember of it is of no use to anybody."""
+    await conn.execute(delete(ProgramState).where(ProgramState.session_id == session_id))
+
+
 async def interrupted_at(conn: AsyncConnection, session_id: str, provider: str, turn_id: str) -> AnyRow | None:
     """Where the turn was interrupted, if its program's memory was kept then."""
     columns = (ProgramState.reason, ProgramState.messages_left, ProgramState.messages_known, ProgramState.updated_at)
@@ -69,11 +75,16 @@ async def interrupted_at(conn: AsyncConnection, session_id: str, provider: str, 
     return (await conn.execute(query)).one_or_none()
 
 
-async def count_left(conn: AsyncConnection, turn_id: str) -> int:
-    """How many things a turn has said to somebody so far (or may have)."""
+async def count_left(conn: AsyncConnection, turn_id: str, *, besides: Sequence[str] = ()) -> int:
+    """How many things a turn has said to somebody so far (or may have), `besides` those with these ids."""
     query = (
         select(func.count())
         .select_from(MessageOut)
-        .where(MessageOut.turn_id == turn_id, MessageOut.kind != "notice", MessageOut.status != "cancelled")
+        .where(
+            MessageOut.turn_id == turn_id,
+            MessageOut.kind != "notice",
+            MessageOut.status != "cancelled",
+            MessageOut.id.not_in(besides),
+        )
     )
     return int((await conn.execute(query)).scalar_one())

@@ -112,7 +112,7 @@ class Ending:
                 await conn.execute(_INSERT_TRANSCRIPT, rows(self._transcript(said)))
             if usage:
                 await conn.execute(_INSERT_USAGE, rows([self._usage(report) for report in usage]))
-            if turn.attempt > 1:  # an earlier one may have held money that nobody settles now
+            if turn.attempt > 1 or usage:  # else nobody may have settled the money that was held
                 await release_reservations(conn, turn.id)
             anew = await begin_anew(conn, turn.lease.session_id) if reset else None
             stored = await self._journal.store(conn, events, released.event_seq)
@@ -129,7 +129,7 @@ class Ending:
         """Let go of the session, with what the provider remembers. Returns the ids of the answers that leave now too;
         they have the numbers before the `messages` that were asked for."""
         turn = self._turn
-        found_by = {turn.provider: memory.continuation} if memory.continuation else None
+        found_by = {**turn.continuations, turn.provider: memory.continuation} if memory.continuation else None
         said = self._outbound(memory.answers, f"{turn.id}:{turn.attempt}")
         released = await release(
             conn,

@@ -33,26 +33,32 @@ class FollowUps:
     async def pass_on(self, query: Query) -> None:
         """Tell the agent what has come. What comes too late stays for the next turn."""
         async with self._one_at_a_time:
-            due = await self._db.read(lambda conn: due_messages(conn, self._turn.lease.session_id))
-            new = joining(due)
-            if not new:
-                return
-            await self._media.prepare(new)
-            if not await query.push(self._told(new)):
-                return
-            await self._join(due, new)
+            if new := await self._new():
+                await self._media.prepare(new)
+                if await query.push(self._told(new)):
+                    await self._join(new)
+
+    async def take(self) -> None:
+        """What has come joins the turn, and the agent is told by its next attempt."""
+        async with self._one_at_a_time:
+            if new := await self._new():
+                await self._join(new)
+
+    async def _new(self) -> list[AnyRow]:
+        return joining(await self._db.read(lambda conn: due_messages(conn, self._turn.lease.session_id)))
 
     def _told(self, new: list[AnyRow]) -> str:
         if self._plain:
             return "\n".join(plain_text(message) for message in new)
         return format_prompt(new, self._media.notes)
 
-    async def _join(self, due: list[AnyRow], new: list[AnyRow]) -> None:
+    async def _join(self, new: list[AnyRow]) -> None:
         turn = self._turn
 
         async def work(conn: AsyncConnection, _: int) -> None:
             await begin_processing(conn, [row.id for row in new], turn.id)
-            if not [row for row in due if row.turn_id is None and row.wakes and row not in new]:
+            left = await due_messages(conn, turn.lease.session_id)  # now: more may have come meanwhile
+            if not [row for row in left if row.turn_id is None and row.wakes]:
                 await hear(conn, turn.lease.session_id)  # nothing is left to be rung for
 
         joined = MessagesJoined(messages=tuple(row.seq for row in new))

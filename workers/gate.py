@@ -26,7 +26,7 @@ class FleetGate:
 
     async def enter(self, number: int, request: ModelRequest, facts: ModelFacts) -> None:
         if wait := await self._breaker.wait(self._account):
-            raise self._is_down(wait)
+            raise is_down(self._account[0], wait)
         self._estimated = estimate(request.items, request.system)
         if facts.input_usd is not None and facts.output_usd is not None:
             usd = (self._estimated * facts.input_usd + request.max_tokens * facts.output_usd) / 1_000_000
@@ -35,7 +35,7 @@ class FleetGate:
             why = f"the rate limit of {request.model} is used up"
             raise ProviderError(why, ErrorClass.RATE_LIMIT, wait, False)
         if wait := await self._breaker.try_again(self._account):
-            raise self._is_down(wait)
+            raise is_down(self._account[0], wait)
 
     async def leave(self, number: int, request: ModelRequest, reply: ModelReply) -> None:
         usage = reply.usage
@@ -48,9 +48,10 @@ class FleetGate:
             await self._buckets.pause(self._key(request), error.retry_after)
         await self._breaker.failed(self._account, error)
 
-    def _is_down(self, wait: float) -> ProviderError:
-        why = f"{self._account[0]} does not answer and is left alone for a while"
-        return ProviderError(why, ErrorClass.TRANSPORT, wait, False)
-
     def _key(self, request: ModelRequest) -> BucketKey:
         return BucketKey(*self._account, request.model)
+
+
+def is_down(provider: str, wait: float) -> ProviderError:
+    why = f"{provider} does not answer and is left alone for a while"
+    return ProviderError(why, ErrorClass.TRANSPORT, wait, False)

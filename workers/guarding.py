@@ -28,6 +28,9 @@ WAIT: Final = (
     "This waits for a person's approval. It was neither refused nor done. You will be told what they said. "
     "Do not try it in another way and do not wait for it: end your turn now."
 )
+LONGEST: Final = 200_000  # characters of a wish; nobody reads more before they say yes
+TOO_LONG: Final = "this would need a person's approval, and is too long to be shown to anybody; do it in smaller parts"
+LARGE_CHANGE: Final = {"change": "large"}
 
 
 class FleetGuard:
@@ -38,7 +41,6 @@ class FleetGuard:
         self._journal = journal
         self._consent = consent
         self._policy = policy
-        self._large_change_is_fine = False
         self._deciding = asyncio.Lock()
         self.parked: ParkedError | None = None
 
@@ -51,11 +53,9 @@ class FleetGuard:
     async def see(self, change: str) -> Permission:
         """A change grows: whether it may, said once for the turn. `change` is git's summary."""
         judgement = judge_diff(change, self._policy)
-        if judgement.word == "allow" or self._large_change_is_fine:
+        if judgement.word == "allow" or await self._times_allowed(_prefix(LARGE_CHANGE)):
             return Permission("allow")
-        permission = await self._decide(judgement, "a large change", {"change": "large"})
-        self._large_change_is_fine = permission.word == "allow"
-        return permission
+        return await self._decide(judgement, "a large change", LARGE_CHANGE)
 
     async def _decide(self, judgement: Judgement, tool: str, wanted: dict[str, Any]) -> Permission:
         """One at a time: two of the same wish at once would both find the one approval."""
@@ -63,13 +63,19 @@ class FleetGuard:
             return await self._decide_alone(judgement, tool, wanted)
 
     async def _decide_alone(self, judgement: Judgement, tool: str, wanted: dict[str, Any]) -> Permission:
-        facts = {"category": judgement.category, "summary": judgement.summary, "risk": judgement.risk}
+        # People see what is kept, and no secret is: commands that differ only in theirs are the same.
+        redactor = self._journal.redactor
+        summary = redactor.text(judgement.summary)
+        facts = {"category": judgement.category, "summary": summary, "risk": judgement.risk}
         if judgement.word == "deny":
             return Permission("deny", judgement.why, **facts)  # type: ignore[arg-type]
-        step = await self._step(tool, wanted)
+        written = storable_json(wanted)
+        if len(written) > LONGEST:
+            return Permission("deny", TOO_LONG, **facts)  # type: ignore[arg-type]
+        step = await self._step(tool, redactor.value(json.loads(written)))
         if step.status == "failed":
             return Permission("deny", step.output["text"], **facts)  # type: ignore[arg-type]
-        wish = Wish(judgement.category, f"to {judgement.summary}", judgement.risk)
+        wish = Wish(judgement.category, f"to {summary}", judgement.risk)
         try:
             verdict = await self._consent.take(step.id, tool, step.input, wish)
         except ParkedError as parked:
@@ -89,7 +95,8 @@ class FleetGuard:
         match approval.status:
             case "pending" if left > 0:
                 raise ParkedError(f"{step.name} waits for approval", left)
-            case "approved" if left > 0:
+            case "approved" | "used" if left > 0 or approval.status == "used":
+                # `used`: by an attempt that ended before it could tell its program.
                 return f"{approval.decided_by} approved it. Do it now, exactly as you wanted to, once."
             case "denied":
                 why = f"{approval.decided_by} said no. Do not get around it."
@@ -100,14 +107,8 @@ class FleetGuard:
 
     async def _step(self, tool: str, wanted: dict[str, Any]) -> AnyRow:
         """Its step: that of the same wish while it waits or was refused, else a new one."""
-        wanted = json.loads(storable_json(wanted))
-        digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:32]
-        turn_id = self._journal.turn_id
-        prefix = f"{KEY}{digest}:"
-        done = select(func.count()).select_from(Step).where(
-            Step.turn_id == turn_id, Step.key.startswith(prefix), Step.status == "finished"
-        )  # fmt: skip
-        key = f"{prefix}{await self._db.read(lambda conn: conn.scalar(done))}"
+        turn_id, prefix = self._journal.turn_id, _prefix(wanted)
+        key = f"{prefix}{await self._times_allowed(prefix)}"
         known = await self._db.read(lambda conn: find_step(conn, turn_id, key))
         if known is not None:
             return known
@@ -121,11 +122,23 @@ class FleetGuard:
         assert written is not None
         return written
 
+    async def _times_allowed(self, prefix: str) -> int:
+        """How often in this turn a person has let a wish with this key through."""
+        done = select(func.count()).select_from(Step).where(
+            Step.turn_id == self._journal.turn_id, Step.key.startswith(prefix), Step.status == "finished"
+        )  # fmt: skip
+        return await self._db.read(lambda conn: conn.scalar(done)) or 0
+
     async def _finish(self, step_id: str, text: str, *, ok: bool) -> None:
         async def work(conn: AsyncConnection, _: int) -> None:
             await finish_step(conn, step_id, ok=ok, output={"text": text})
 
         await self._journal.write(work)
+
+
+def _prefix(wanted: dict[str, Any]) -> str:
+    """Of the keys of all steps for the same wish."""
+    return f"{KEY}{hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:32]}:"
 
 
 def _wanted(intent: Intent) -> dict[str, Any]:

@@ -43,7 +43,8 @@ class Homes:
         try:
             home, lock = await asyncio.shield(making)
         except asyncio.CancelledError:
-            await asyncio.to_thread(_remove, *(await making))  # a thread cannot be stopped; what it makes is ours
+            with suppress(Exception):  # a thread cannot be stopped; what it makes is ours, if it makes it
+                await asyncio.to_thread(_remove, *(await making))
             raise
         try:
             yield home
@@ -58,9 +59,9 @@ class Homes:
             self._tidied = True
             self._tidy()
         folder, lock = self._locked()
-        if self._uid is not None:
-            os.chown(folder, self._uid, self._uid)
         try:
+            if self._uid is not None:
+                os.chown(folder, self._uid, self._uid)
             if state:
                 unpack(state, folder)
         except BaseException:
@@ -82,8 +83,9 @@ class Homes:
 
     def _tidy(self) -> None:
         for machine in self._all.iterdir():
-            if machine != self._root and machine.stat().st_mtime < time.time() - FORGOTTEN_SECONDS:
-                _run("rm", "-rf", "--", str(machine))
+            with suppress(OSError):  # another machine tidies as well
+                if machine != self._root and machine.stat().st_mtime < time.time() - FORGOTTEN_SECONDS:
+                    _run("rm", "-rf", "--", str(machine))
         for folder in self._root.iterdir():
             with suppress(OSError):
                 lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -16,6 +16,7 @@ from adapters.model_port import ModelProvider
 from adapters.registry import AnyProvider, Registry
 from models.base import AnyRow, new_id, now
 from models.budgets import release_reservations
+from models.consent import steps_that_waited
 from models.conversation import Event
 from models.fleet import providers_down
 from models.groups import how_it_runs
@@ -43,7 +44,7 @@ class OpenedTurn:
     lease: Lease
     provider: str
     model: str | None
-    continuation: str | None
+    continuations: Mapping[str, str]  # how each provider finds the conversation again
     agent_group_id: str
     folder: str
     name: str
@@ -63,6 +64,10 @@ class OpenedTurn:
     verdict: tuple[ErrorClass, str] | None = None
     # Other messages are due that this turn does not take.
     leftover: bool = False
+
+    @property
+    def continuation(self) -> str | None:
+        return self.continuations.get(self.provider)
 
 
 @dataclass(frozen=True)
@@ -154,7 +159,7 @@ async def open_next(
         lease=lease,
         provider=provider,
         model=model,
-        continuation=(session.continuation or {}).get(provider),
+        continuations=session.continuation or {},
         agent_group_id=session.agent_group_id,
         folder=group.folder,
         name=group.name,
@@ -187,8 +192,10 @@ async def _verdict(
     if turn.status == "running" and tries >= settings.max_tries:
         return ErrorClass.WORKER_LOST, f"{tries} attempts ended without a word, the last on {turn.worker}"
     if interrupted is not None:
-        # A program goes on where it was interrupted; what it has said since then is not in its memory.
-        repeats = await count_left(conn, turn.id) > interrupted.messages_left
+        # A program goes on where it was interrupted. What it has said since then is not in its memory; it will be told
+        # what came of the calls that waited for a person.
+        told = [step.id for step in await steps_that_waited(conn, turn.id, interrupted.updated_at)]
+        repeats = await count_left(conn, turn.id, besides=told) > interrupted.messages_left
     else:
         repeats = not _replays(registry, turn.provider, provider) and await has_left(conn, turn.id)
     if repeats:

@@ -4,7 +4,7 @@ Unlike our own tool loop, a program keeps the conversation itself. Its memory is
 whole turn, or of one that was interrupted in the middle, which then goes on from there and not from its beginning."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -33,21 +33,25 @@ from adapters.sandbox.port import Sandbox
 from adapters.station import ProgramProvider, Station, ToolDoor
 from models.base import AnyRow, new_id
 from models.consent import abandon_waits, steps_that_waited, still_waits
+from models.errors import StoreError
 from models.programs import load_state, save_interrupted, save_state
-from models.turns import set_turn
-from workers.ending import NOTHING_NEW, Memory
+from models.turns import set_turn, steps_of_turn
+from workers.ending import PATIENCE_SECONDS, Memory
 from workers.formatting import format_prompt
+from workers.gate import is_down
 from workers.guarding import ALLOWED, KEY, FleetGuard
 from workers.journal import Journal
 from workers.opening import OpenedTurn
 from workers.runtime import Runtime
 from workers.tool_binding import Binding
 from workers.toolbox import JournaledToolBox
+from workers.verdicts import Failure
 from workers.watchdog import Watchdog
 
 log = structlog.get_logger()
 
 PARKED: Final = "it waited for a person"
+CUT_SHORT: Final = "somebody said something that cannot wait"
 # A program that was told to end its turn, because somebody has to be asked, may take so long for its last words.
 LAST_WORDS_SECONDS: Final = 60.0
 # Held for an attempt, in dollars: what it will cost nobody knows before it has ended.
@@ -62,6 +66,12 @@ _GO_ON: Final = (
 )
 _MEANWHILE: Final = "\n\nThis was said while you were at work; answer it if you have not yet:\n{messages}"
 _DECIDED: Final = "What you were waiting for has been decided:\n\n{what}\n\nGo on from there."
+_DONE_BEFORE: Final = (
+    "An earlier attempt of yours was cut off, and you remember nothing of it. It had done this; do not do it again, "
+    "and look first where that is in doubt:\n{what}\n\n"
+)
+SHOWN: Final = 500  # characters of what was done
+MOST_TOLD: Final = 50  # such calls
 
 
 class ProgramRun:
@@ -81,37 +91,65 @@ class ProgramRun:
         self._binding: Binding | None = None
         self._station: Station | None = None
         self._continuation: str | None = None
-        self._version: str | None = None
+        self._version = ""
         self._packed: bytes | None = None
+        self.unkept = ""  # why what it remembers could not be kept, if it could not
         self._acted = False
         self._told: set[str] = set()  # files the program said it touched, which the watch will see as well
         self._working: dict[str, ExitStack] = {}
         self._query: Query | None = None  # while it runs
+        self._watch = AsyncExitStack()  # over its workspace
+        self._change = ""  # to its workspace, as git sums it up
         self._judging: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
 
     @property
+    def remembers(self) -> bool:
+        """Whether it can go on where it was interrupted."""
+        return bool(self._provider.needs.state)
+
+    @property
     def parked(self) -> ParkedError | None:
         """What it waits for, if it has asked somebody."""
+        return self._asked()
+
+    def _asked(self) -> ParkedError | None:
         asked = [one.parked for one in (self._guard, self._binding) if one is not None and one.parked is not None]
         return min(asked, key=lambda parked: parked.seconds, default=None)
 
+    async def waits(self) -> ParkedError | None:
+        """The same after its end, when the rows tell: a call may have been cut off behind its question."""
+        if (parked := self._asked()) is not None:
+            return parked
+        left = await self._runtime.db.read(self._left, patience=PATIENCE_SECONDS)
+        return None if left is None else ParkedError("it has asked a person", left)
+
     async def prepare(
-        self, given: QueryInput, sandbox: Sandbox | None, tools: JournaledToolBox, held: AsyncExitStack
+        self,
+        given: QueryInput,
+        sandbox: Sandbox | None,
+        tools: JournaledToolBox,
+        notes: Mapping[int, Sequence[str]],
+        held: AsyncExitStack,
     ) -> QueryInput:
-        """What the program is given. `held` keeps its home and its memory on this machine until it is closed.
-        ParkedError: what it waits for is not decided yet."""
+        """What the program is given. `held` keeps its home and its memory on this machine until it is closed; `notes`
+        are those on attachments. ParkedError: what it waits for is not decided yet."""
         name, turn, runtime = self._provider.manifest.adapter_id, self._turn, self._runtime
         if sandbox is None:
             why = f"{name} runs in a sandbox, and this machine has none that holds: see `longshore doctor`"
             raise ProviderError(why, ErrorClass.INVALID_REQUEST)
-        self._guard = FleetGuard(runtime.db, self._journal, tools.consent, given.policy)
-        prompt = await self._prompt(str(given.prompt), tools)
+        if wait := await runtime.breaker.wait(self._account):
+            raise is_down(name, wait)
         held.enter_context(runtime.admission.admit(name, self._provider.needs.memory_bytes))
+        self._guard = FleetGuard(runtime.db, self._journal, tools.consent, given.policy)
+        prompt = await self._prompt(str(given.prompt), tools, notes)
         state = await runtime.db.read(lambda conn: load_state(conn, turn.lease.session_id, turn.provider))
         home = await held.enter_async_context(runtime.homes.lend(state))
-        await held.enter_async_context(Instrumented(sandbox, Path(given.cwd), self._see))
+        held.push_async_callback(self._watch.aclose)
+        await self._watch.enter_async_context(Instrumented(sandbox, Path(given.cwd), self._see))
         self._station = Station(sandbox, home, self, self._guard)
+        if wait := await runtime.breaker.try_again(self._account):
+            raise is_down(name, wait)
         messages = given.messages if prompt == given.prompt else (prompt,)
         return replace(given, prompt=prompt, messages=messages, station=self._station)
 
@@ -121,16 +159,22 @@ class ProgramRun:
         async with self._runtime.tool_server.bind(tools) as self._binding:
             yield ToolDoor(self._binding.socket, self._binding.token)
 
-    async def _prompt(self, asked: str, tools: JournaledToolBox) -> str:
+    async def _prompt(self, asked: str, tools: JournaledToolBox, notes: Mapping[int, Sequence[str]]) -> str:
         interrupted = self._turn.interrupted
         if interrupted is None:
-            if self._turn.attempt > 1:
-                await self._journal.write(lambda conn, _: abandon_waits(conn, self._turn.id))
-            return asked
+            return asked if self._turn.attempt == 1 else await self._done_before() + asked
         known = set(interrupted.messages_known or ())
         missed = [message for message in self._turn.messages if message.seq not in known]
-        said = _MEANWHILE.format(messages=format_prompt(missed)) if missed else ""
+        said = _MEANWHILE.format(messages=format_prompt(missed, notes)) if missed else ""
         return await self._going_on(interrupted, tools) + said
+
+    async def _done_before(self) -> str:
+        """What an attempt has done whose memory is lost: what is not to be done twice is told."""
+        await self._journal.write(lambda conn, _: abandon_waits(conn, self._turn.id))
+        steps = await self._runtime.db.read(lambda conn: steps_of_turn(conn, self._turn.id))
+        begun = [step for step in steps if step.status == "started" and not step.idempotent]
+        done = [step for step in steps if step.status == "finished"] + begun
+        return _DONE_BEFORE.format(what="\n".join(map(_was_done, done[-MOST_TOLD:]))) if done else ""
 
     async def _going_on(self, interrupted: AnyRow, tools: JournaledToolBox) -> str:
         if interrupted.reason != PARKED:
@@ -156,7 +200,7 @@ class ProgramRun:
         self._query = query
         match event:
             case SessionStarted():
-                self._continuation, self._version = event.continuation, (event.version or "")[:100] or None
+                self._continuation, self._version = event.continuation, (event.version or "")[:100]
             case ToolCall(id=call_id):
                 # It is at work, however long it says nothing.
                 self._acted = True
@@ -173,7 +217,13 @@ class ProgramRun:
                 event = Message(text=event.text)  # no answer yet: it says that it waits
         if self.parked is not None and self._ending is None:
             self._ending = asyncio.create_task(self._end_soon(query))
+            self._rest()  # from here on, silence is silence
         return event
+
+    def _rest(self) -> None:
+        for working in self._working.values():
+            working.close()
+        self._working.clear()
 
     def _see(self, event: ProviderEvent) -> None:
         """What the watch over the workspace has seen: told once, if the program has told of it itself."""
@@ -184,15 +234,16 @@ class ProgramRun:
             if not event.paths:
                 return
         self._journal.add(event)
-        if isinstance(event, DiffAvailable) and self._query is not None and self._judging is None:
-            self._judging = asyncio.create_task(self._judge(event.summary, self._query))
+        if isinstance(event, DiffAvailable):
+            self._change = event.summary
+            if self._query is not None and (self._judging is None or self._judging.done()):
+                self._judging = asyncio.create_task(self._judge(self._query))
 
-    async def _judge(self, change: str, query: Query) -> None:
+    async def _judge(self, query: Query | None) -> None:
         """A change that has grown too large is looked at by a person before it grows further."""
         assert self._guard is not None
-        if (await self._guard.see(change)).word == "wait":
+        if (await self._guard.see(self._change)).word == "wait" and query is not None:
             await query.abort()
-        self._judging = None
 
     async def _end_soon(self, query: Query) -> None:
         await asyncio.sleep(LAST_WORDS_SECONDS)
@@ -202,41 +253,71 @@ class ProgramRun:
         """The program has ended: take what it remembers, before its home goes. Never raises: what an agent has made of
         its home is its own affair."""
         self._query = None
-        for task in (self._ending, self._judging):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
-        for working in self._working.values():
-            working.close()
-        if self._station is None or self._continuation is None:
+        self._rest()
+        if self._ending is not None:
+            self._ending.cancel()
+            await asyncio.gather(self._ending, return_exceptions=True)
+        await self._judge_last()
+        if self._station is None:
+            return
+        if self._continuation is None:
+            self.unkept = "it did not say how it finds the conversation again"
             return
         try:
             self._packed = await asyncio.to_thread(pack, self._station.home, self._provider.needs.state)
         except Exception as error:  # noqa: BLE001
-            why = str(error) if isinstance(error, ProviderError) else type(error).__name__
-            log.warning("program.memory_not_kept", turn=self._turn.id, reason=why)
-            self._journal.add(Progress(text=f"what it remembers of this turn could not be kept: {why}"))
+            self.unkept = str(error) if isinstance(error, ProviderError) else type(error).__name__
+            log.warning("program.memory_not_kept", turn=self._turn.id, reason=self.unkept)
+            self._journal.add(Progress(text=f"what it remembers of this turn could not be kept: {self.unkept}"))
+
+    async def _judge_last(self) -> None:
+        """What the workspace has come to. A person who is just being asked has been asked when this is over."""
+        if self._judging is not None:
+            await asyncio.gather(self._judging, return_exceptions=True)
+        await self._watch.aclose()
+        if self._change and self.parked is None:
+            try:
+                await self._judge(None)
+            except StoreError as error:
+                log.warning("program.change_not_judged", turn=self._turn.id, reason=str(error))
+
+    async def note(self, failure: Failure | None) -> None:
+        """For the whole fleet: how the provider is."""
+        try:
+            if failure is None:
+                await self._runtime.breaker.succeeded(self._account)
+            elif failure.asked:
+                error = ProviderError(failure.message, failure.error_class, failure.retry_after)
+                await self._runtime.breaker.failed(self._account, error)
+        except StoreError as error:
+            log.warning("program.health_not_noted", turn=self._turn.id, reason=str(error))
+
+    @property
+    def _account(self) -> tuple[str, str]:
+        """One for all keys: which it was, its driver knows."""
+        return self._provider.manifest.adapter_id, ""
 
     def memory(self) -> Memory:
         """Of a whole turn."""
         packed, turn = self._packed, self._turn
-        if packed is None:
-            return NOTHING_NEW
 
         async def write(conn: AsyncConnection) -> None:
-            await set_turn(conn, turn.id, provider_version=self._version)
-            await save_state(conn, turn.lease.session_id, turn.provider, packed)
+            await self._write_version(conn)
+            if packed is not None:
+                await save_state(conn, turn.lease.session_id, turn.provider, packed)
 
-        return Memory(self._continuation, write)
+        return Memory(None if packed is None else self._continuation, write)
 
     def interrupted(self, reason: str, answers: Sequence[Result]) -> Memory:
         """Of a turn that goes on later, with what it has answered so far. One that has done nothing yet begins again
         instead."""
-        packed, turn = self._packed, self._turn
-        if packed is None or not (self._acted or answers or reason == PARKED):
-            return NOTHING_NEW
+        turn, reason = self._turn, self._journal.redactor.text(reason)
+        packed = self._packed if self._acted or answers or reason == PARKED else None
+        if packed is None:
+            return Memory(write=self._write_version)
 
         async def write(conn: AsyncConnection) -> None:
+            await self._write_version(conn)
             await save_interrupted(
                 conn,
                 turn.lease.session_id,
@@ -249,11 +330,28 @@ class ProgramRun:
 
         return Memory(self._continuation, write, tuple(answers))
 
+    async def _write_version(self, conn: AsyncConnection) -> None:
+        if self._version:  # else its driver's stays
+            await set_turn(conn, self._turn.id, provider_version=self._version)
+
     async def is_decided(self, conn: AsyncConnection) -> bool:
         """Whether everything it has asked people is decided, when the turn is being parked for it."""
+        return await self._left(conn) is None
+
+    async def _left(self, conn: AsyncConnection) -> float | None:
+        """For how many seconds it still waits for a person; None: for nobody."""
         since = self._turn.interrupted.updated_at if self._turn.interrupted is not None else None
         steps = await steps_that_waited(conn, self._turn.id, since)
-        return await still_waits(conn, [step.id for step in steps]) is None
+        return await still_waits(conn, [step.id for step in steps])
+
+
+def _was_done(step: AnyRow) -> str:
+    if step.key.startswith(KEY):
+        return f"- {_called(step)}: it was allowed; look whether it was done"
+    wanted = " ".join(str(step.input).split())[:SHOWN]
+    if step.status == "started":
+        return f"- {step.name} {wanted}: begun; whether it took effect is unknown"
+    return f"- {step.name} {wanted}: {' '.join(step.output['text'].split())[:SHOWN]}"
 
 
 def _called(step: AnyRow) -> str:

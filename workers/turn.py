@@ -26,7 +26,7 @@ from models.inbox import waits_to_interrupt
 from models.turns import has_finished
 from workers.budget import Purse, limits_of
 from workers.compaction import Compactor
-from workers.ending import NOTHING_NEW, Ended, Ending, Memory
+from workers.ending import NOTHING_NEW, PATIENCE_SECONDS, Ended, Ending, Memory
 from workers.events import envelope
 from workers.failover import Choice, after
 from workers.follow_ups import FollowUps
@@ -39,7 +39,7 @@ from workers.media import Media
 from workers.model_journal import ModelJournal
 from workers.opening import Elsewhere, NoSuchSession, NothingToDo, OpenedTurn, open_next
 from workers.outfitting import outfit
-from workers.programs import CHANGE_FILES, PARKED, PROGRAM_USD, ProgramRun
+from workers.programs import CHANGE_FILES, CUT_SHORT, PARKED, PROGRAM_USD, ProgramRun
 from workers.replies import ReplyTo
 from workers.runtime import Runtime
 from workers.system_prompt import system_prompt
@@ -132,7 +132,10 @@ class _Attempt:
         self._follow_ups: FollowUps | None = None
         self._query: Query | None = None
         self._watches = False
+        self._mail = False
         self._looking: asyncio.Task[None] | None = None
+        self._cut_short = False
+        self._unpaid: list[UsageReport] = []
 
     async def run(self, *, stopped: bool) -> Ended:
         with self._runtime.leases.hold(self._turn.lease, self._job) as self._held:
@@ -162,9 +165,11 @@ class _Attempt:
         # From here on only whole transactions follow, which no stop tears apart.
         self._held.ending = True
         if parked is not None:
-            return await self._ending.park(parked, self._is_decided, self._interrupted(PARKED))
+            return await self._put_away(parked)
         if failure is not None:
             return await self._ending.fail(failure, other, self._interrupted(failure.message))
+        if self._cut_short:
+            return await self._ending.hand_over(self._interrupted(CUT_SHORT))
         try:
             return await self._complete()
         except StoreError:
@@ -177,9 +182,18 @@ class _Attempt:
     async def _attempt(self) -> Failure | None:
         async with Typing(self._runtime, ReplyTo.to_last_of(self._turn.lease.session_id, self._turn.messages)):
             failure = await self._ask_provider()
-            if self._program is not None and self._program.parked is not None:
-                raise self._program.parked
+            if self._program is not None:
+                await self._program.note(failure)
+                if (parked := await self._program.waits()) is not None:
+                    raise parked
             return await self._judge(failure)
+
+    async def _put_away(self, parked: ParkedError) -> Ended:
+        """A program that could not go on from where it is would have asked in vain."""
+        if self._program is not None and self._program.unkept:
+            why = f"it asked a person, but what it remembers could not be kept to go on with: {self._program.unkept}"
+            return await self._ending.fail(Failure(ErrorClass.INTERNAL, why, retryable=False))
+        return await self._ending.park(parked, self._is_decided, self._interrupted(PARKED))
 
     async def _complete(self) -> Ended:
         heard = self._heard
@@ -191,7 +205,7 @@ class _Attempt:
         said: list[Item] = [Said("user", self._prompt)]
         said += [Said("assistant", result.text) for result in heard.results if result.text.strip()]
         if self._program is not None:
-            return await self._ending.complete(heard.results, said, [], self._program.memory(), reset=reset)
+            return await self._ending.complete(heard.results, said, self._unpaid, self._program.memory(), reset=reset)
         return await self._ending.complete(heard.results, said, heard.usage, Memory(heard.continuation), reset=reset)
 
     def _interrupted(self, reason: str) -> Memory:
@@ -207,7 +221,9 @@ class _Attempt:
         """Also if it was a program's earlier attempt that wanted it."""
         if self._program is None:
             return self._tools is not None and self._tools.reset_wanted
-        return await self._runtime.db.read(lambda conn: has_finished(conn, self._turn.id, "reset_session"))
+        return await self._runtime.db.read(
+            lambda conn: has_finished(conn, self._turn.id, "reset_session"), patience=PATIENCE_SECONDS
+        )
 
     async def _other(self) -> Choice | None:
         """Who could go on with this turn. Once it has said something, only one that will not say it again."""
@@ -219,20 +235,39 @@ class _Attempt:
         return other if same_journal or not await self._ending.has_said_something() else None
 
     def _look_for_mail(self) -> None:
-        """Somebody said something while the turn runs. In our own loop it joins before the next model call anyway; does
-        it wait for that? Another agent is told, if it listens."""
-        if self._looking is not None and not self._looking.done():
-            return
-        if self._loop is not None:
-            self._looking = asyncio.create_task(self._interrupt_if_wanted(self._loop))
-        elif self._follow_ups is not None and self._query is not None:
-            self._looking = asyncio.create_task(self._follow_ups.pass_on(self._query))
+        """Somebody said something while the turn runs."""
+        self._mail = True
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        """In our own loop it joins before the next model call anyway; does it wait for that? Another agent is told, if
+        it listens."""
+        while self._mail:
+            self._mail = False
+            if self._loop is not None:
+                await self._interrupt_if_wanted(self._loop)
+            elif self._follow_ups is not None and self._query is not None:
+                await self._follow_up(self._follow_ups, self._query)
 
     async def _interrupt_if_wanted(self, loop: ToolLoop) -> None:
-        session_id, call = self._turn.lease.session_id, loop.number
-        wanted = await self._runtime.db.read(lambda conn: waits_to_interrupt(conn, session_id))
-        if wanted and loop.number == call:  # else it has joined meanwhile, with the call that runs now
+        call = loop.number
+        if await self._waits_to_interrupt() and loop.number == call:  # else it has joined the call that runs now
             loop.interrupt()
+
+    async def _waits_to_interrupt(self) -> bool:
+        return await self._runtime.db.read(lambda conn: waits_to_interrupt(conn, self._turn.lease.session_id))
+
+    async def _follow_up(self, follow_ups: FollowUps, query: Query) -> None:
+        program = self._program
+        if program is not None and program.parked is not None:
+            return  # what it says now is no answer; it will be asked when it goes on
+        if program is not None and program.remembers and await self._waits_to_interrupt():
+            self._cut_short = True
+            await follow_ups.take()
+            await query.abort()
+        else:
+            await follow_ups.pass_on(query)
 
     def _verdict(self) -> Failure:
         assert self._turn.verdict is not None
@@ -283,7 +318,7 @@ class _Attempt:
 
     async def _clean_up(self, query: Query | None, held: AsyncExitStack) -> None:
         """Whatever goes wrong with one of these, the rest is done: nothing of the attempt may be left."""
-        self._held.on_mail = lambda: None  # what comes now is for the next turn
+        self._held.ending = True  # what comes now is for the next turn
         async with held:
             try:
                 if self._looking is not None and self._follow_ups is not None:
@@ -291,8 +326,7 @@ class _Attempt:
                     await asyncio.wait({self._looking}, timeout=JOIN_SECONDS)
                     self._looking.cancel()
                     await asyncio.wait({self._looking})
-                    if not self._looking.cancelled():
-                        self._looking.result()
+                    self._heed(self._looking)
             finally:
                 if query is not None:
                     await query.abort()
@@ -303,10 +337,20 @@ class _Attempt:
     async def _charge(self, held_for: str) -> None:
         try:
             await self._ending.charge(self._heard.usage, held_for)
-        except StoreError:
+        except LeaseLostError:
             raise
+        except StoreError:  # its end, which is waited for longer, takes it along
+            self._unpaid = self._heard.usage
         except Exception:  # figures that no column holds cost nobody the answer
             log.exception("turn.not_charged", turn=self._turn.id)
+
+    def _heed(self, looked: asyncio.Task[None]) -> None:
+        """What came of a look for mail: who has lost the session must know; else the message has its turn later."""
+        if looked.cancelled() or (error := looked.exception()) is None:
+            return
+        if isinstance(error, LeaseLostError):
+            raise error
+        log.warning("turn.mail_not_passed_on", turn=self._turn.id, error=repr(error))
 
     async def _watch_workspace(self, held: AsyncExitStack) -> None:
         """From the first tool on that may change files. (A program's is watched from its start.)"""
@@ -342,6 +386,11 @@ class _Attempt:
             cwd=str(workspace.root),
             policy=policy,
             limits=Limits(seconds_silent=runtime.settings.silent_seconds),
+            env={
+                "LONGSHORE_SESSION_ID": turn.lease.session_id,
+                "LONGSHORE_TURN_ID": turn.id,
+                "LONGSHORE_AGENT": turn.folder,
+            },
             options=turn.options,
         )
         if isinstance(provider, ModelProvider):
@@ -350,10 +399,12 @@ class _Attempt:
             plain = provider.manifest.capabilities.plain_texts
             self._follow_ups = FollowUps(runtime.db, self._journal, turn, media, plain=plain)
         if isinstance(provider, ProgramProvider):
-            given = await self._prepare_program(provider, given, servers)
+            given = await self._prepare_program(provider, given, media, servers)
         return provider.query(given)
 
-    async def _prepare_program(self, provider: ProgramProvider, given: QueryInput, held: AsyncExitStack) -> QueryInput:
+    async def _prepare_program(
+        self, provider: ProgramProvider, given: QueryInput, media: Media, held: AsyncExitStack
+    ) -> QueryInput:
         turn, runtime = self._turn, self._runtime
         assert self._tools is not None
         self._program = ProgramRun(runtime, turn, self._journal, self._watchdog, provider)
@@ -362,7 +413,7 @@ class _Attempt:
         await self._purse.hold(self._program.id, PROGRAM_USD)
         prompt = await system_prompt(runtime.settings.workspace_root, turn.folder, turn.name, (), given.policy)
         given = replace(given, system_prompt=prompt)
-        return await self._program.prepare(given, await runtime.sandbox(), self._tools, held)
+        return await self._program.prepare(given, await runtime.sandbox(), self._tools, media.notes, held)
 
     async def _start_loop(self, provider: ModelProvider, given: QueryInput, media: Media) -> ToolLoop:
         turn, runtime = self._turn, self._runtime
@@ -410,6 +461,9 @@ class _Attempt:
         task.uncancel()
         await self._journal.close()
         self._held.ending = True
+        waits = self._job.reason in (Stop.SHUTDOWN, Stop.TIME_LIMIT)
+        if waits and self._program is not None and (parked := await self._program.waits()) is not None:
+            return await self._put_away(parked)
         match self._job.reason:
             case Stop.SHUTDOWN:
                 return await self._ending.hand_over(self._interrupted("the worker it ran on was stopped"))

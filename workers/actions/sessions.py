@@ -18,6 +18,7 @@ from models.groups import agent_folders
 from models.inbox import MessageIn
 from models.lookup import short
 from models.outbox import MessageOut
+from models.programs import forget
 from models.sessions import mark_if_due, move_waiting, sessions_named, sessions_of, succeed
 from models.tasks import unfollowed, write_next
 from models.turns import Step, Turn
@@ -53,6 +54,7 @@ async def begin_anew(conn: AsyncConnection, session_id: str) -> Anew | None:
     if new is None:
         return None
     await move_waiting(conn, session_id, new)
+    await forget(conn, session_id)
     for row in await unfollowed(conn, session_id):
         try:
             due = next_after(row.recurrence, row.process_after, row.timezone)
