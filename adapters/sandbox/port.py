@@ -40,7 +40,8 @@ class Command:
     launcher would pick up. `hosts` are names that may be reached. `readable` are folders of the host
     that it may read and run from, at their own paths: where a program lives that is not below /usr. `home` is a folder
     of the host that becomes its HOME, to be written; without one, HOME is /tmp. `terminal` are the rows and columns of
-    a terminal that it runs in: what it prints, errors too, is what the terminal is sent."""
+    a terminal that it runs in: what it prints, errors too, is what the terminal is sent. `parting_seconds` it has after
+    a TERM to put its things in order."""
 
     argv: tuple[str, ...]
     workspace: Path
@@ -52,6 +53,7 @@ class Command:
     doors: tuple[Door, ...] = ()
     limits: SandboxLimits = SandboxLimits()
     terminal: tuple[int, int] | None = None
+    parting_seconds: float = 1.0
 
 
 @dataclass(frozen=True)

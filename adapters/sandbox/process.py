@@ -18,7 +18,7 @@ from adapters.sandbox.memory import children, exceeds, family, living_in_group, 
 from adapters.sandbox.port import Command
 
 WATCH_SECONDS = 0.25
-# Each step of stopping waits so long for the program to end by itself.
+# So long a program may take to end by itself when its input has.
 GRACE_SECONDS = 1.0
 # After KILL; only a process in an uninterruptible state or a container engine that hangs takes longer.
 KILL_SECONDS = 10.0
@@ -128,7 +128,7 @@ class Supervised:
             self.stdin.close()
         if not await self._ended_within(GRACE_SECONDS):
             await self.grip.terminate()
-            if not await self._ended_within(GRACE_SECONDS):
+            if not await self._ended_within(self._command.parting_seconds):
                 await self._end_for_good()
         # Its watch reports to wait(); here it only has to be over.
         await asyncio.wait({self._watch})

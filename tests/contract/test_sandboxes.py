@@ -9,6 +9,7 @@ import socket
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -387,6 +388,16 @@ async def test_a_program_is_asked_to_end_before_it_is_ended(sandbox: Sandbox, wo
     await started.stop()
     assert (workspace / "asked").read_text() == "asked\n"
     assert marked.alive() == []
+
+
+async def test_a_program_has_the_time_it_was_given_to_put_its_things_in_order(
+    sandbox: Sandbox, workspace: Path, marked: Marked
+) -> None:
+    script = f"trap 'sleep 1.5; echo done > done; exit 0' TERM; sleep {marked.seconds} & echo ready; wait"
+    started = await sandbox.start(replace(sh(workspace, script), parting_seconds=20.0))
+    assert await started.stdout.readline() == b"ready\n"
+    await started.stop()
+    assert (workspace / "done").read_text() == "done\n"
 
 
 async def test_a_program_that_ends_with_its_input_is_not_killed(sandbox: Sandbox, workspace: Path) -> None:
