@@ -29,6 +29,7 @@ _SECRET_NAMES: Final = _one_of(
 _SECRET_FOLDERS: Final = {".ssh", ".aws", ".gnupg", ".kube", ".docker", ".azure", ".password-store", "gcloud"}
 _NO_SECRETS: Final = re.compile(r".*\.(example|sample|template|dist|pub|md)", re.IGNORECASE)
 _SECRET_PLACES: Final = re.compile(r"/proc/[^/]*/environ|/etc/(shadow|sudoers).*|/run/secrets/.*")
+_BRACES: Final = re.compile(r"([^{]*)\{([^{}]*)\}(.*)", re.DOTALL)
 # What a pattern of the shell is tried on, to see whether it means one of those.
 _EXAMPLES: Final = (".env", ".env.local", "id_rsa", ".netrc", "server.pem", ".ssh", ".aws", "credentials.json")
 
@@ -43,7 +44,7 @@ _MANIFESTS: Final = _one_of(
         "bun.lockb",
     ),
     *(
-        "requirements*.txt",
+        "*requirements*.txt",
         "requirements*.in",
         "constraints*.txt",
         "pyproject.toml",
@@ -54,10 +55,16 @@ _MANIFESTS: Final = _one_of(
     *("poetry.lock", "pdm.lock", "Pipfile", "Pipfile.lock", "Cargo.toml", "Cargo.lock", "go.mod", "go.sum", "Gemfile"),
     *("Gemfile.lock", "composer.json", "composer.lock", "pom.xml", "build.gradle*", "environment.y*ml", "deno.lock"),
 )
+_LISTS: Final = re.compile(r"(.*/)?requirements/[^/]+\.(txt|in)")
+# What code names where a text begins, or goes on behind a variable: elsewhere `x.key` is no file.
+_NAMED_IN_CODE: Final = re.compile(r"(?<=['\"`}<>])[\w./~-]+")
 
 
 def is_secret(path: str, *, pattern: bool = False) -> bool:
     """Whether a file of this name usually holds secrets. `pattern`: a shell would look for files that fit it."""
+    if pattern and (braces := _BRACES.fullmatch(path)):
+        before, each, after = braces.groups()
+        return any(is_secret(before + one + after.replace("{", ""), pattern=True) for one in each.split(",")[:20])
     if _SECRET_PLACES.fullmatch(path):
         return True
     parts = [part for part in path.split("/") if part]
@@ -66,11 +73,23 @@ def is_secret(path: str, *, pattern: bool = False) -> bool:
     if any(part in _SECRET_FOLDERS for part in parts):
         return True
     name = parts[-1]
-    if pattern and not name.startswith(("*", "?")) and any(fnmatch.fnmatchcase(known, name) for known in _EXAMPLES):
+    if pattern and _means_secret(name):
         return True
     return bool(_SECRET_NAMES.match(name)) and not _NO_SECRETS.fullmatch(name)
 
 
+def _means_secret(pattern: str) -> bool:
+    if pattern.startswith(("*", "?")):  # means many files, and those among them
+        return bool(re.fullmatch(r"\*+\.env\*?", pattern))
+    return any(fnmatch.fnmatchcase(known, pattern) for known in _EXAMPLES)
+
+
+def secret_in(code: str) -> str:
+    """The first file in some code that usually holds secrets; empty if it names none."""
+    names = (name for name in _NAMED_IN_CODE.findall(code) if "." in name or "/" in name)
+    return next(filter(is_secret, names), "")
+
+
 def is_manifest(path: str) -> bool:
     """Whether it says what a project depends on."""
-    return bool(_MANIFESTS.match(path.rsplit("/", 1)[-1]))
+    return bool(_MANIFESTS.match(path.rsplit("/", 1)[-1]) or _LISTS.fullmatch(path))

@@ -15,10 +15,22 @@ from urllib.parse import unquote, urlsplit
 from adapters.addresses import is_among, normal_host
 from adapters.errors import WebError
 from adapters.policy import Policy
-from adapters.risk.files import is_manifest, is_secret
+from adapters.risk.files import is_manifest, is_secret, secret_in
 from adapters.risk.quoting import Simple, Word
 from adapters.risk.rules import Risk, found_by_rule, subcommands
-from adapters.risk.shell import MOST_CARRIED, SHELLS, hidden, program_of, scripts, started, starts, starts_unknown
+from adapters.risk.shell import (
+    MOST_CARRIED,
+    SHELLS,
+    carried,
+    fed,
+    hidden,
+    inline,
+    program_of,
+    scripts,
+    started,
+    starts,
+    starts_unknown,
+)
 from adapters.risk.words import Line, read_line
 
 SUMMARY_LIMIT: Final = 200
@@ -111,15 +123,19 @@ class _Shell:
         if starts_unknown(words):
             why = "what it would start is not known before it runs"
             yield _asked("opaque", "medium", shown, why, self._policy)
+        if denied := _denied(words, self._policy):
+            why = f"the policy denies {denied!r} (shell_deny)"
+            yield Judgement("deny", "denied", shown, "high", why)
         for at in starts(words):
             program, rest = program_of(words[at : at + MOST_CARRIED] if at else words)
             handed_on = list(scripts(program, rest, command))
+            code = inline(program, rest, command.given)
+            rest += fed(words[:at])
             texts = [word.text for word in rest]
-            if denied := _denied(program, texts, self._policy):
-                why = f"the policy denies {denied!r} (shell_deny)"
-                yield Judgement("deny", "denied", shown, "high", why)
-            if why := hidden(program, rest, handed_on, command.given):
+            if why := hidden(program, rest, handed_on, code):
                 yield _asked("opaque", "medium", shown, why, self._policy)
+            for name in filter(None, map(secret_in, code)):
+                yield _asked("secrets", "high", shown, f"{_shortened(name)} usually holds secrets", self._policy)
             if rule := found_by_rule(program, texts):
                 yield _asked(*rule, shown, f"it is of the kind that asks first: {rule[0]}", self._policy)
             inner = bool(handed_on) and program in SHELLS
@@ -130,15 +146,23 @@ class _Shell:
                 yield from self.line(script, depth + 1)
 
 
-def _denied(program: str, words: Sequence[str], policy: Policy) -> str:
-    """The pattern that fits it as it is, or without the options before its subcommand."""
+def _denied(words: Sequence[Word], policy: Policy) -> str:
+    """The pattern that fits it, or whatever it may start, as it is or without the options before its subcommand."""
     if not policy.shell_deny:
         return ""
-    forms = [
-        " ".join([program, *words]),
-        *(" ".join([program, *words[at : at + MOST_CARRIED]]) for at in subcommands(words)),
-    ]
-    return next((one for one in policy.shell_deny if any(fnmatch.fnmatchcase(form, one) for form in forms)), "")
+    for start in sorted({*starts(words), *carried(words)}):
+        program, rest = program_of(words[start : start + MOST_CARRIED] if start else words)
+        if start and (" " in program or program.startswith("-")):  # If it is a line of shell, it is read as one.
+            continue
+        texts = [word.text for word in rest]
+        forms = [
+            " ".join([program, *texts]),
+            *(" ".join([program, *texts[at : at + MOST_CARRIED]]) for at in subcommands(texts)),
+        ]
+        for pattern in policy.shell_deny:
+            if any(fnmatch.fnmatchcase(form, pattern) for form in forms):
+                return pattern
+    return ""
 
 
 def _is_allowed(program: str, words: Sequence[str], command: Simple, policy: Policy) -> bool:
@@ -169,7 +193,8 @@ def _judge_files(command: Simple, words: Sequence[Word], shown: str, policy: Pol
 
 def _judge_path(path: str, policy: Policy, *, writes: bool) -> Judgement:
     shown = f"{'write' if writes else 'read'} {_shortened(path)}"
-    if is_secret(path):
+    # What is searched may be given as patterns, and several.
+    if any(is_secret(part, pattern=True) for part in (path, *re.split(r"[\s,]+", path)[:20])):
         return _asked("secrets", "high", shown, f"{_shortened(path)} usually holds secrets", policy)
     if writes and is_manifest(path):
         return _asked("dependency", "medium", shown, f"{_shortened(path)} says what the project depends on", policy)

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from adapters.risk.files import is_manifest
+
 Risk = Literal["low", "medium", "high"]
 
 _TABLE: Final[tuple[tuple[str, Risk, str], ...]] = (
@@ -39,7 +41,7 @@ _TABLE: Final[tuple[tuple[str, Risk, str], ...]] = (
         git tag + !-l|--list|-n|--contains|--points-at|--merged|--sort|-v|--verify
         git tag -d|--delete|-f|--force
         git commit --amend
-        git reset --hard
+        git reset --hard|--keep|--merge
         git checkout -B
         git switch -C|--force-create
         """,
@@ -162,18 +164,14 @@ _LOOKING: Final = {
 _ENTERED: Final = re.compile(r"(^|[:_./-])(deploy|publish|release|rollout|ship)([:_./-]|$)", re.IGNORECASE)
 _RUNNERS: Final = {"make", "gmake", "just", "task", "rake", "invoke", "npm", "pnpm", "yarn", "bun", "nox", "gradle"}
 _INSTALLERS: Final = {"pip", "pipx", "npm", "pnpm", "yarn", "bun", "uv", "cargo", "go"}
-_WITH_FILE: Final = {
-    "-r",
-    "--requirement",
-    "-c",
-    "--constraint",
-    "-e",
-    "--editable",
-    "--prefix",
-    "-C",
-    "--cwd",
-    "--dir",
-}
+_WITH_FOLDER: Final = {"--prefix", "-C", "--cwd", "--dir"}
+_READS_LISTS: Final = {"pip", "pipenv", "uv"}
+_LIST: Final = re.compile(r"(?:--(r|c|e)(?:equirements?|onstraints?|ditable)(?:=|$)|-[a-zA-Z]*?([rce]))(.*)", re.DOTALL)
+_THIS_FOLDER: Final = re.compile(r"\.{1,2}(/|$|\[)")
+_HERE: Final = re.compile(r"[^/~:${][^:${]*")
+_SECRET_KINDS: Final = re.compile(r"(^|,)secrets?[,./]|,secrets?$")
+_NO_REFSPEC: Final = re.compile(r"[^:]*$|.*://|[\w.-]+@[\w.-]+:|.*:refs/remotes/")
+_UNKNOWN: Final = re.compile(r"[$*?\[{]")
 
 
 @dataclass(frozen=True)
@@ -213,7 +211,7 @@ def subcommands(words: Sequence[str]) -> Iterator[int]:
     after_option = False
     for at, word in enumerate(words[:MOST_OPTIONS]):
         if word.startswith("-") and word != "-":
-            after_option = "=" not in word
+            after_option = not re.search(r"=|\{\}", word)
             continue
         yield at
         if not after_option:
@@ -228,6 +226,12 @@ def found_by_rule(program: str, words: Sequence[str]) -> tuple[str, Risk] | None
             return rule.category, rule.risk
     if program == "env" and all(word.startswith("-") or "=" in word for word in words):
         return "secrets", "medium"
+    if program in ("kubectl", "oc") and {"get", "describe"} & set(words) and any(map(_SECRET_KINDS.search, words)):
+        return "secrets", "high"
+    if program == "git" and (fetched := _after((frozenset({"fetch"}),), words)):
+        _, *refspecs = [word for word in fetched if not word.startswith("-")] or [""]
+        if not all(map(_NO_REFSPEC.match, refspecs)):  # It moves a branch, like a merge.
+            return "merge", "medium"
     if program == "set" and not words:
         return "secrets", "medium"
     if program == "rsync" and any(re.match(r"(rsync://|[^/]+:)", word) for word in words if not word.startswith("-")):
@@ -239,11 +243,25 @@ def found_by_rule(program: str, words: Sequence[str]) -> tuple[str, Risk] | None
     return None
 
 
-def _fits(rule: Rule, words: Sequence[str]) -> bool:
-    if rule.options and not any(_is_option(word, rule.options) for word in words):
+def is_unclear(program: str, words: Sequence[str]) -> bool:
+    """Whether something that only a running shell could know stands where a rule has a subcommand."""
+    return any(_is_unclear(rule.words, words) for rule in _RULES.get(program, ()))
+
+
+def _is_unclear(wanted: Sequence[frozenset[str]], words: Sequence[str]) -> bool:
+    places = list(subcommands(words))
+    if not wanted or not places:
         return False
+    last = places[-1]
+    sure = last == 0 or not words[last - 1].startswith("-")  # then those before it were values of options
+    return any(_UNKNOWN.search(words[at]) for at in (places[-1:] if sure else places)) or any(
+        words[at] in wanted[0] and _is_unclear(wanted[1:], words[at + 1 :]) for at in places
+    )
+
+
+def _fits(rule: Rule, words: Sequence[str]) -> bool:
     rest = _after(rule.words, words)
-    if rest is None:
+    if rest is None or (rule.options and not any(_is_option(word, rule.options) for word in words)):
         return False
     if any(_is_option(word, rule.without) for word in rest):
         return False
@@ -271,12 +289,22 @@ def _names_something(program: str, rest: Sequence[str]) -> bool:
     """Whether more is named than what is here already: this folder, or a list that is kept in it."""
     value_of = ""
     for word in rest:
-        if value_of in _WITH_FILE:
+        if value_of:
+            if value_of not in _WITH_FOLDER and not _is_here(value_of, word):
+                return True
             value_of = ""
-        elif word.startswith("-"):
+        elif word in _WITH_FOLDER:
             value_of = word
-        elif not (program in _INSTALLERS and re.match(r"\.{1,2}(/|$|\[)", word)):
+        elif program in _READS_LISTS and (option := _LIST.fullmatch(word)):
+            kind, value = option[1] or option[2], option[3]
+            if value and not _is_here(kind, value):
+                return True
+            value_of = "" if value else kind
+        elif "://" in word or not (word.startswith("-") or (program in _INSTALLERS and _THIS_FOLDER.match(word))):
             return True
-        else:
-            value_of = ""
     return False
+
+
+def _is_here(kind: str, value: str) -> bool:
+    """Whether the value of -r, -c or -e is of this project; a list (-r) only by a name that asks when it is written."""
+    return bool(_HERE.fullmatch(value)) and (kind != "r" or is_manifest(value))

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from adapters.risk.quoting import Simple, Word
-from adapters.risk.rules import PROGRAMS, found_by_rule, subcommands
+from adapters.risk.quoting import UNKNOWN, Simple, Word
+from adapters.risk.rules import PROGRAMS, found_by_rule, is_unclear, subcommands
 from adapters.risk.words import ASSIGNMENT
 
 SHELLS: Final = {"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish", "rbash"}
@@ -19,24 +19,32 @@ _CARRIERS: Final = {
     *("script", "busybox", "toybox", "coproc", "for", "select", "case", "function", "npx", "bunx", "uvx", "pipx", "uv"),
     *("poetry", "pdm", "hatch", "rye", "pnpm", "yarn", "npm", "bun", "bundle", "conda", "docker", "podman", "watch"),
     *("systemd-run", "entr", "hyperfine", "caffeinate", "xvfb-run", "dotenv", "direnv", "eatmydata", "fakeroot"),
+    *("taskset", "chrt", "numactl", "prlimit", "setpriv", "pkexec", "ssh-agent", "sshpass", "tmux", "screen"),
 }
 # Of those, the ones that start whatever follows; the others have words of their own, which are often variables.
 _STARTERS: Final = {"sudo", "doas", "env", "xargs", "nice", "nohup", "time", "command", "builtin", "exec", "setsid"}
+# And those that add words, out of what they read.
+_FEEDERS: Final = {"xargs", "parallel"}
+_FED: Final = Word(UNKNOWN, known=False)
 MOST_CARRIED: Final = 200
 _EXECUTES: Final = {"-exec", "-execdir", "-ok", "-okdir"}
-_HANDS_LINES_ON: Final = {"eval", "trap", "watch", "xargs", "parallel", "entr", "hyperfine", "script", "timeout"}
+_HANDS_LINES_ON: Final = {
+    *("eval", "trap", "watch", "xargs", "parallel", "entr", "hyperfine", "script", "timeout"),
+    *("tmux", "screen", "flock"),
+}
 _GIT_RUNS: Final = {"foreach", "run", "--exec", "-x"}
-# Where code for an interpreter stands among its words; everywhere, for awk.
+# How a word begins that says that there is code among an interpreter's words; there always is, for awk.
 _INLINE: Final = {
-    **dict.fromkeys(("node", "nodejs", "perl", "ruby", "lua", "bun"), "-e"),
-    **dict.fromkeys(("awk", "gawk", "mawk"), ""),
-    "python": "-c",
-    "php": "-r",
-    "deno": "eval",
+    **dict.fromkeys(("node", "nodejs", "bun"), r"-[a-zA-Z]*[ep]|--eval|--print"),
+    **dict.fromkeys(("perl", "ruby", "lua"), r"-\w*[eE]"),
+    **dict.fromkeys(("awk", "gawk", "mawk"), r""),
+    "python": r"-[a-zA-Z]*c",
+    "php": r"-[a-zA-Z]*[rBRE]|--run",
+    "deno": r"eval",
 }
 _STARTS_PROGRAMS: Final = re.compile(
     r"subprocess|os\.(system|popen|exec|spawn)|pty\.spawn|child_process|execSync|spawnSync|(?<![.\w])exec\s*[(' \"]"
-    r"|(?<![.\w])system\s*[(' \"]|popen|%x|\|\s*getline|(?<![.\w])eval\b|__import__"
+    r"|(?<![.\w])system\s*[(' \"]|popen|%x|\|\s*getline|(?<![.\w-])eval\b|__import__"
 )
 _KNOWN_FOLDER: Final = re.compile(r"\$\{?(HOME|PWD|VIRTUAL_ENV|TMPDIR)\}?/[^$]*")
 # Others may be somebody's aliases.
@@ -75,24 +83,38 @@ def program_of(words: Sequence[Word]) -> tuple[str, list[Word]]:
     if name not in ("python", "pypy", "py"):
         return name, rest
     for at, word in enumerate(rest):
-        if word.text == "-m" and at + 1 < len(rest):
-            return rest[at + 1].text, rest[at + 2 :]
-        if not word.text.startswith("-"):
+        if module := re.fullmatch(r"-[bBdEiIOPqsSuvx]*m(.*)", word.text):
+            named = [*([Word(module[1])] if module[1] else ()), *rest[at + 1 :]]
+            return (named[0].text, named[1:]) if named else ("python", rest)
+        if not word.text.startswith("-") and not (at and rest[at - 1].text in ("-X", "-W")):
             break
     return "python", rest
 
 
 def starts(words: Sequence[Word]) -> Iterator[int]:
-    """Where in the words a program may begin: at the first, and behind those that start another."""
-    yield 0
-    program, _ = program_of(words)
-    if program == "find":
-        yield from (at + 1 for at, word in enumerate(words[:-1][:MOST_CARRIED]) if word.text in _EXECUTES)
-    elif program in _CARRIERS:
-        for at in range(1, min(len(words), MOST_CARRIED)):
-            name, _ = program_of(words[at : at + 3])
-            if name in PROGRAMS or name in SHELLS or name in _INLINE or name in ("eval", "find"):
-                yield at
+    """Where in the words a program that is known here may begin: at the first, and behind those that start another."""
+    yield from sorted({0, *_executed(words)})
+    for at in carried(words):
+        name, _ = program_of(words[at : at + 3])
+        if name in PROGRAMS or name in SHELLS or name in _INLINE or name in ("eval", "find"):
+            yield at
+
+
+def carried(words: Sequence[Word]) -> range:
+    """All places behind a program that starts another."""
+    carriers = (at for at in (_executed(words) or [0]) if program_of(words[at : at + 3])[0] in _CARRIERS)
+    return range(next(carriers, len(words)) + 1, min(len(words), MOST_CARRIED))
+
+
+def _executed(words: Sequence[Word]) -> list[int]:
+    if program_of(words)[0] != "find":
+        return []
+    return [at + 1 for at, word in enumerate(words[:-1][:MOST_CARRIED]) if word.text in _EXECUTES]
+
+
+def fed(before: Sequence[Word]) -> list[Word]:
+    """What a program is started with besides its own words, by what stands before them."""
+    return [_FED] if any(os.path.basename(word.text) in _FEEDERS for word in before) else []
 
 
 def scripts(program: str, words: Sequence[Word], command: Simple) -> Iterator[str]:
@@ -113,7 +135,16 @@ def scripts(program: str, words: Sequence[Word], command: Simple) -> Iterator[st
         yield from (" ".join(word.text for word in words[at + 1 :]) for at in places[:1])
 
 
-def hidden(program: str, words: Sequence[Word], handed_on: Sequence[str], given: Sequence[str] = ()) -> str:
+def inline(program: str, words: Sequence[Word], given: Sequence[str]) -> list[str]:
+    """Code for an interpreter, among its words or as input."""
+    if program not in _INLINE:
+        return []
+    says = re.compile(_INLINE[program])
+    texts = [word.text for word in words if not says.fullmatch(word.text)]
+    return [*given, *(texts if any(says.match(word.text) for word in words) else ())]
+
+
+def hidden(program: str, words: Sequence[Word], handed_on: Sequence[str], code: Sequence[str]) -> str:
     """Why it cannot be said what this program does; empty if it can."""
     texts = [word.text for word in words]
     files = [word for word in words if not word.text.startswith(("-", "+"))]
@@ -128,11 +159,11 @@ def hidden(program: str, words: Sequence[Word], handed_on: Sequence[str], given:
         return "it gives a command another name"
     if program == "git":
         return _hidden_by_git(words)
-    if program in _INLINE:
-        code = [*given, *(texts if any(text.startswith(_INLINE[program]) for text in texts) else ())]
-        backticks = program in ("perl", "ruby", "php") and any("`" in text for text in code)
-        if backticks or any(_STARTS_PROGRAMS.search(text) for text in code):
-            return "it starts programs out of code that is not read here"
+    if is_unclear(program, texts):
+        return f"what {program} is to do is not known before it runs"
+    backticks = program in ("perl", "ruby", "php") and any("`" in text for text in code)
+    if backticks or any(_STARTS_PROGRAMS.search(text) for text in code):
+        return "it starts programs out of code that is not read here"
     return ""
 
 
@@ -151,13 +182,17 @@ def _hidden_by_git(words: Sequence[Word]) -> str:
 
 def starts_unknown(words: Sequence[Word]) -> bool:
     """Whether the program itself is a variable, a pattern or the outcome of another."""
-    first = words[0]
-    if first.text in ("[", "[["):
+    if words[0].text in ("[", "[["):
         return False
-    if first.pattern or not (first.known or _KNOWN_FOLDER.fullmatch(first.text)):
-        return True
     program, rest = program_of(words)
     if (program in _CARRIERS or program == "find") and len(words) > MOST_CARRIED:
         return True
-    places = [rest[at] for at in subcommands([word.text for word in rest])] if program in _STARTERS else []
-    return any(word.pattern or not (word.known or _KNOWN_FOLDER.fullmatch(word.text)) for word in places)
+    rest = [word for word in rest if not ASSIGNMENT.match(word.text)]
+    first = [words[0]]
+    while not any(word.pattern or not (word.known or _KNOWN_FOLDER.fullmatch(word.text)) for word in first):
+        places = list(subcommands([word.text for word in rest])) if program in _STARTERS else []
+        if not places:
+            return False
+        first = [rest[at] for at in places]
+        program, rest = program_of([*rest[places[-1] :], *([_FED] if program in _FEEDERS else ())])
+    return True

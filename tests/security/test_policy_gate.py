@@ -68,7 +68,7 @@ PIECES = (
         "x=",
     ),
     *("eval ", "true", "echo ", "$'", "<<<", "sh -c ", "1", "f() ", "! ", "while ", "do ", "done", "for i in ", "[[ "),
-    *(" ]]", "-", "E", "case", "esac", "*)", "exec ", "command ", "time "),
+    *(" ]]", "-", "E", "case", "esac", "*)", "exec ", "command ", "time ", "coproc ", "function f "),
 )
 
 

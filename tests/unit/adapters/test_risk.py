@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.policy import CATEGORIES, Category, LargeDiff, Policy
+from adapters.providers.cli.claude.events import intent
 from adapters.risk import Intent, Judgement, judge, judge_diff
 from adapters.risk.words import MOST_CHARACTERS
 
@@ -117,6 +118,19 @@ MERGE = [
     "git bisect run git push",
     "docker run --rm x git push",
     "npx -y thing && git push",
+    "taskset 1 git push",
+    "pkexec git push",
+    "ssh-agent git push",
+    "tmux new -d 'git push'",
+    "tmux send-keys -t x 'git push' Enter",
+    "screen -dm git push",
+    "flock lock -c 'git push'",
+    "find . -exec sudo git push \\;",
+    "git fetch . feature:main",
+    "git fetch --depth 1 origin +feature:main",
+    "git reset --keep feature",
+    "git reset --merge feature",
+    "xargs git tag",
 ]
 DEPENDENCY = [
     "npm install left-pad",
@@ -146,6 +160,26 @@ DEPENDENCY = [
     "cat x | tee Cargo.toml",
     "cp x go.mod",
     "rm package-lock.json",
+    "xargs npm install < pkgs.txt",
+    "cat d | xargs pip install",
+    "cat d | xargs -I{} pip install {}",
+    "cat d | xargs -n 1 npm --prefix web install",
+    "cat d | sudo xargs pip install -r",
+    "pip install -e git+https://example.org/x",
+    "pip install --editable=git+https://example.org/x",
+    "pip install -r https://example.org/requirements.txt",
+    "pip install -rhttps://example.org/requirements.txt",
+    "pip install -r /tmp/requirements.txt",
+    "pip install -r $X",
+    "pip install -r deps.txt",
+    "pip install -qr deps.txt",
+    "pip install -e {.,evil}",
+    "pip install -c https://example.org/x -r requirements.txt",
+    "npm install --registry=https://example.org",
+    "npm install -e evil",
+    "python3 -Im pip install x",
+    "python3 -X dev -mpip install x",
+    "echo x > requirements/dev.txt",
 ]
 SECRETS = [
     "cat .env",
@@ -177,6 +211,16 @@ SECRETS = [
     "aws secretsmanager get-secret-value --secret-id x",
     "kubectl get secret x -o yaml",
     "kubectl -n prod get secrets",
+    "kubectl get secret/foo",
+    "kubectl get cm,secret",
+    "kubectl get pod/x secrets/foo",
+    "oc describe secrets,cm -o yaml",
+    "cat {.env,x}",
+    "cat config/.{env,x}",
+    "python3 -c \"print(open('.env').read())\"",
+    "sudo python3 -Ic \"print(open(f'{home}/.aws/credentials').read())\"",
+    "node -p \"fs.readFileSync('server.pem')\"",
+    "python3 - <<'EOF'\nprint(open('.env').read())\nEOF",
 ]
 DEPLOY = [
     "kubectl apply -f x.yaml",
@@ -206,6 +250,7 @@ DEPLOY = [
     "gh release create v1",
     "make deploy",
     "npm run deploy:prod",
+    "sshpass -p x ssh h",
 ]
 OPAQUE = [
     "eval $X",
@@ -241,6 +286,29 @@ OPAQUE = [
     "python3 - <<'EOF'\nimport subprocess\nEOF",
     "perl -e '`id`'",
     "awk 'BEGIN { system(\"x\") }'",
+    "node --eval \"require('x').execSync('git push')\"",
+    "node --print=\"require('x').execSync('git push')\"",
+    "node -p \"require('x').execSync('git push')\"",
+    "perl -we 'system(1)'",
+    "python3 -Ic \"import os; os.system('x')\"",
+    "php --run 'system(1);'",
+    "A=apply; kubectl $A -f x",
+    "kubectl -n prod $A",
+    "kubectl --quiet $A -f x",
+    "X=install; npm $X evil",
+    "npm {install,evil}",
+    "gh pr $X 12",
+    "docker $(echo push) x",
+    "echo push | xargs git",
+    "echo push | xargs -n 1 git -C x",
+    "parallel git ::: push",
+    "cat x | xargs sudo",
+    "cat x | xargs -I{} {} push",
+    "cat x | xargs -I {} {} push",
+    "cat x | xargs env A=1",
+    "cat x | xargs bash -c",
+    "sudo nohup $X",
+    "env A=1 $X",
     "echo 'unfinished",
     'echo "unfinished',
     "echo $(unfinished",
@@ -355,6 +423,46 @@ HARMLESS = [
     "find . -name env",
     "xargs rm < list",
     "timeout 60 pytest",
+    "xargs grep foo",
+    "mkdir -p s{1,2} c{1..3}",
+    "find . -name '*.py' | xargs -n 1 wc -l",
+    "git diff --name-only | xargs git add",
+    "ls | xargs -n1 sh -c 'echo $0'",
+    "ls | xargs",
+    "ls | xargs -I{} cp {} x",
+    "ls | xargs -n1 -I{} wc -l {}",
+    "env FOO=1 make test",
+    "env PATH=$PATH:x make test",
+    "tmux ls",
+    "ssh-agent -k",
+    "git fetch origin main",
+    "git fetch git@example.org:a/b main",
+    "git fetch --depth 1 https://example.org:8443/a main",
+    "git fetch origin +refs/heads/*:refs/remotes/origin/*",
+    "git reset --soft HEAD~1",
+    "git reset HEAD a.py",
+    "pip install -e '.[dev]' -c constraints.txt",
+    "pip install -qr requirements/dev.txt",
+    "pip install --requirement=./dev-requirements.txt",
+    "npm install --prefix web",
+    "kubectl -n $NS get pods",
+    "kubectl --context $C -o json get pods -l app=$X",
+    "kubectl get pod/secret-agent",
+    "npm --prefix $D test",
+    "npm run $X",
+    "docker compose -f $F up -d",
+    "docker run -v $PWD:/x x ls",
+    "gh pr view $N",
+    "go test $(go list ./...)",
+    "uv run $X",
+    "node -p process.env.HOME",
+    "node --eval 'console.log(1)'",
+    "node --print=1+1",
+    "deno eval 'console.log(1)'",
+    "node -e \"console.log(require('process').env.HOME + e.key + x['credentials'])\"",
+    "python3 -c \"print(open('.env.example').read())\"",
+    "python3 tests/test_subprocess.py",
+    "perl -ne 'print if /x/' f",
     "make test",
     "ls 2>&1 | tee log",
     "case $x in a) echo;; *) ls;; esac",
@@ -430,6 +538,48 @@ def test_what_is_denied_is_denied_however_it_is_written(command: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            f"{carrier} rm -rf /x"
+            for carrier in ("sudo", "timeout 9", "command", "env", "nohup", "time", "exec", "xargs")
+        ),
+        "busybox rm -rf /x",
+        "timeout 5 curl x",
+        "nice curl x",
+        "stdbuf -o0 curl x",
+        "sudo -u root curl x",
+        "sudo -u root timeout 5 /usr/bin/curl x",
+        "coproc curl x",
+        "function f { curl x; }",
+        "find . -exec sudo curl x \\;",
+        "bash -c 'sudo curl x'",
+        "flock lock -c 'curl x'",
+        "docker run --rm x curl y",
+    ],
+)
+def test_what_is_denied_is_denied_whatever_starts_it(command: str) -> None:
+    policy = Policy(shell_deny=("rm -rf /*", "curl*"), approve_for=())
+    assert asked(command, policy).word == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo curl x",
+        "grep -rn curl .",
+        "timeout 60 pytest",
+        "env FOO=1 make test",
+        "sudo rm -rf build",
+        "find . -name curl -exec wc -l {} +",
+        "nohup git commit -m 'curl is not used any more'",
+    ],
+)
+def test_what_is_not_denied_goes_on(command: str) -> None:
+    assert asked(command, Policy(shell_deny=("rm -rf /*", "curl*"))) == Judgement("allow")
+
+
+@pytest.mark.parametrize(
     ("command", "word"),
     [
         ("npm test", "allow"),
@@ -470,6 +620,27 @@ def test_the_list_of_what_is_allowed_does_not_lift_what_asks_first() -> None:
 def test_files_are_judged_by_their_names(paths: tuple[str, ...], writes: bool, category: str) -> None:
     found = judge(Intent("Edit", paths=paths, writes=writes), Policy())
     assert (found.category, found.word) == (category, "ask" if category else "allow")
+
+
+@pytest.mark.parametrize(
+    ("glob", "word"),
+    [
+        (".env*", "ask"),
+        ("**/.env", "ask"),
+        ("**/*.env*", "ask"),
+        ("*.pem", "ask"),
+        ("{.env,*.py}", "ask"),
+        ("*.py .en?", "ask"),
+        (".{env,npmrc}", "ask"),
+        ("*.{ts,tsx}", "allow"),
+        ("**/*", "allow"),
+        ("!.env", "allow"),
+        ("src/[id]/*.py", "allow"),
+    ],
+)
+def test_which_files_are_searched_is_judged_like_reading_them(glob: str, word: str) -> None:
+    wanted = intent("Grep", {"pattern": "KEY", "glob": glob, "output_mode": "content"}, "/workspace")
+    assert judge(wanted, Policy()).word == word
 
 
 @pytest.mark.parametrize(
