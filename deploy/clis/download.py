@@ -30,7 +30,8 @@ def fetch_node(into: Path, lock: int) -> None:
 def fetch_packages(recipe: Path, into: Path, node: Path, lock: int) -> None:
     """`into/node_modules` as the lock in the folder `recipe` has it.
 
-    Without a lock the package itself names the exact versions of all it needs."""
+    opencode has none: npm notes down only those platforms that it finds in the registry it asks, so a lock made on one
+    machine would leave others out. Its package names the exact versions of all it needs."""
     for path in recipe.glob("package*.json"):
         shutil.copyfile(path, into / path.name)
     command = "ci" if (into / "package-lock.json").exists() else "install"

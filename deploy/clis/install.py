@@ -1,6 +1,7 @@
 """`make clis`: brings the pinned CLI agents into `.clis`, by way of the user's cache folder. Needs no root and no Node.
 
-A program is there when `.clis/<name>.json` is: that is written last. Nothing here runs a program it has installed."""
+A program is there when `.clis/<name>.json` is: that is written last. Nothing here runs a program it has installed. It
+fails if one cannot be installed; with LONGSHORE_REQUIRE_CLIS (names, with commas), only if one of those cannot."""
 
 import fcntl
 import json
@@ -18,6 +19,7 @@ from typing import Any
 
 from download import NODE, NotInstalledError, fetch_node, fetch_packages
 
+REQUIRED = "LONGSHORE_REQUIRE_CLIS"
 RECIPES = Path(__file__).resolve().parent
 ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
@@ -208,12 +210,13 @@ def _say(text: str) -> None:
 
 def main(names: list[str]) -> int:
     known = programs()
-    if unknown := [name for name in names if name not in known]:
+    required = [name.strip() for name in os.environ.get(REQUIRED, "").split(",") if name.strip()]
+    if unknown := [name for name in (*names, *required) if name not in known]:
         _say(f"Not a CLI agent: {', '.join(unknown)}. There are: {', '.join(known)}.\n")
         return 2
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     here = Installation(Path.cwd() / ".clis", home / "longshore" / "clis")
-    failed = False
+    failed = []
     os.umask(0o022)  # the sandbox runs them as another user
     with _locked(here.folder / ".lock"):
         for program in (known[name] for name in names or known):
@@ -221,9 +224,11 @@ def main(names: list[str]) -> int:
             try:
                 _say(f"{here.install(program)}\n")
             except (NotInstalledError, OSError) as error:
-                failed = True
+                failed.append(program.name)
                 _say(f"not installed: {error}\n")
-    return int(failed)
+    if failed:
+        _say(f"NOT INSTALLED: {', '.join(failed)}\n")
+    return int(any(name in (required or known) for name in failed))
 
 
 if __name__ == "__main__":

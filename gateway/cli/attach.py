@@ -1,6 +1,7 @@
 """`longshore attach SESSION`: the terminal of a program that runs for an agent, on your own; watched, or taken over.
 
-Keys go to the worker by Redis and the screen comes back as events. Ctrl-] leaves, and gives the terminal back."""
+Keys go to the worker by Redis and the screen comes back as events. Ctrl-] leaves, and gives the terminal back; so does
+closing the window."""
 
 import asyncio
 import codecs
@@ -30,6 +31,7 @@ from workers.takeover import MAX_KEYS, Control, Keys, Resize, Show, Wish
 
 LEAVE: Final = "\x1d"  # Ctrl-]
 WAIT_SECONDS: Final = 5.0
+_ENDS: Final = (signal.SIGHUP, signal.SIGTERM)
 _SCREEN_ON, _SCREEN_OFF = "\x1b[?1049h", "\x1b[?1049l"
 
 
@@ -51,7 +53,7 @@ def attach(
         finally:
             await client.aclose()
 
-    typer.echo(run(work, broker=True))
+    _put(f"{run(work, broker=True)}\n")
 
 
 class _Seat:
@@ -111,6 +113,14 @@ class _Seat:
         return None
 
     async def _type(self, following: "asyncio.Task[str]") -> str:
+        """Whatever ends it, the agent leads again."""
+        try:
+            return await self._pass_on(following)
+        finally:
+            if self._mode is not None:
+                await self._send(Control(mode="agent-led", by=self._by))
+
+    async def _pass_on(self, following: "asyncio.Task[str]") -> str:
         size = shutil.get_terminal_size()
         # The last line is ours.
         rows, columns = min(max(2, size.lines - 1), MOST_ROWS), min(max(2, size.columns), MOST_COLUMNS)
@@ -128,8 +138,6 @@ class _Seat:
                 for start in range(0, len(text), MAX_KEYS):
                     await self._send(Keys(text=text[start : start + MAX_KEYS], by=self._by))
             if left:
-                if self._mode is not None:
-                    await self._send(Control(mode="agent-led", by=self._by))
                 return "left; the agent leads again" if self._mode is not None else "left"
 
     async def _send(self, wish: Wish) -> None:
@@ -143,21 +151,37 @@ def _raw(keys: "asyncio.Queue[str]") -> Iterator[None]:
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def read() -> None:
-        if text := decoder.decode(os.read(keyboard, 65_536)):
+        try:
+            data = os.read(keyboard, 65_536)
+        except OSError:  # the terminal is gone
+            data = b""
+        if not data:
+            loop.remove_reader(keyboard)
+            keys.put_nowait(LEAVE)
+        elif text := decoder.decode(data):
             keys.put_nowait(text)
 
     before = termios.tcgetattr(keyboard)
-    sys.stdout.write(_SCREEN_ON)
+    _put(_SCREEN_ON)
     tty.setraw(keyboard)
     loop.add_reader(keyboard, read)
-    loop.add_signal_handler(signal.SIGTERM, keys.put_nowait, LEAVE)
+    for number in _ENDS:
+        loop.add_signal_handler(number, keys.put_nowait, LEAVE)
     try:
         yield
     finally:
         loop.remove_reader(keyboard)
-        loop.remove_signal_handler(signal.SIGTERM)
-        termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
-        sys.stdout.write(_SCREEN_OFF)
+        for number in _ENDS:
+            loop.remove_signal_handler(number)
+        with contextlib.suppress(termios.error):
+            termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
+        _put(_SCREEN_OFF)
+
+
+def _put(text: str) -> None:
+    """On the screen. If that is gone the keyboard says so, and control is given back first."""
+    with contextlib.suppress(OSError):
+        sys.stdout.write(text)
         sys.stdout.flush()
 
 
@@ -169,5 +193,4 @@ def _draw(screen: ScreenChanged, status: str) -> None:
     drawn = "".join(f"\x1b[{number};1H\x1b[2K{line}" for number, line in enumerate(lines, 1))
     bar = f"\x1b[{size.lines};1H\x1b[2K\x1b[7m{status[: size.columns]}\x1b[0m"
     cursor = f"\x1b[{min(screen.row, rows - 1) + 1};{min(screen.column, size.columns - 1) + 1}H"
-    sys.stdout.write(f"\x1b[?25l{drawn}\x1b[0J{bar}{cursor}\x1b[?25h")
-    sys.stdout.flush()
+    _put(f"\x1b[?25l{drawn}\x1b[0J{bar}{cursor}\x1b[?25h")

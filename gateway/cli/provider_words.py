@@ -3,7 +3,7 @@
 from dataclasses import fields
 from datetime import UTC, datetime
 
-from adapters.contracts import Capabilities
+from adapters.contracts import Capabilities, Detection, Manifest
 from adapters.packages.trust import Origin
 from gateway.cli.desk import shown
 from gateway.cli.figures import span, tokens, until
@@ -28,6 +28,13 @@ def capability_words(capabilities: Capabilities) -> str:
     words = [_WORDS[part.name] for part in fields(capabilities) if getattr(capabilities, part.name) is True]
     edits = {"diff": "diffs", "file_events": "file events"}.get(capabilities.structured_edits)
     return ", ".join([*words, *([edits] if edits else [])]) or "nothing special"
+
+
+def version_words(manifest: Manifest, detection: Detection, program: str) -> str:
+    """Of the driver, and of the SDK or program by which it works."""
+    software = "SDK" if manifest.kind == "api" else program
+    found = f", {software} {detection.version}" if software and detection.version else ""
+    return f"{manifest.version}, by {manifest.vendor}{found}"
 
 
 def origin_words(origin: Origin | None) -> str:

@@ -14,7 +14,14 @@ from adapters.packages.trust import Origin
 from adapters.registry import AnyProvider, Refused
 from gateway.cli.desk import Desk, out, print_json, run, shown
 from gateway.cli.listening import listeners
-from gateway.cli.provider_words import capability_words, health_state, health_words, limit_words, origin_words
+from gateway.cli.provider_words import (
+    capability_words,
+    health_state,
+    health_words,
+    limit_words,
+    origin_words,
+    version_words,
+)
 from gateway.keys import missing_key
 from models.base import AnyRow
 from models.fleet import all_health
@@ -36,7 +43,7 @@ _MARKS = {
 @dataclass
 class Seen:
     """Everything known of one provider. `error` is set instead of the rest if it does not load, `refused` if it is
-    not let in."""
+    not let in. `program` is the one it leads, if that is always the same."""
 
     name: str
     workers: list[str] = field(default_factory=list)
@@ -44,6 +51,7 @@ class Seen:
     refused: Refused | None = None
     manifest: Manifest | None = None
     detection: Detection | None = None
+    program: str = ""
     missing_key: str | None = None
     default_model: str | None = None
     is_default: bool = False
@@ -108,6 +116,7 @@ async def _ask(desk: Desk, one: Seen) -> None:
     else:
         one.default_model = getattr(provider, "default_model", None)
         one.missing_key = missing_key(one.name)
+        one.program = getattr(getattr(provider, "needs", None), "program", "")
 
 
 async def _limits(desk: Desk) -> list[BucketState]:
@@ -141,8 +150,7 @@ def _lines(one: Seen) -> list[tuple[str, str]]:
     origin = ("from", origin_words(one.origin))
     if one.error is not None or one.manifest is None or one.detection is None:
         return [origin, ("error", f"[red]{shown(one.error or 'unknown')}[/red]")]
-    software = f", SDK {one.detection.version}" if one.manifest.kind == "api" and one.detection.version else ""
-    version = ("version", shown(f"{one.manifest.version}, by {one.manifest.vendor}{software}"))
+    version = ("version", shown(version_words(one.manifest, one.detection, one.program)))
     details = shown(one.detection.details or "-")
     can = ("can", capability_words(one.manifest.capabilities))
     if one.state == "absent":

@@ -19,6 +19,7 @@ from gateway.cli.main import app
 from models import AgentGroup, Approval, ProviderHealth
 from models.base import now
 from models.fleet import report_alive
+from tests.support.fake_programs import fake_program
 from tests.support.fleet import Fleet
 
 ASKS = """
@@ -184,6 +185,17 @@ async def test_providers_are_shown_with_health_and_workers(
     assert "down for 10 min: connect refused (ab12)" in shown
     assert "none listens on agent.openai" in shown
     assert "429" not in shown  # that is over
+
+
+@pytest.mark.spec("P16", "G4")
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+async def test_a_program_that_is_installed_is_shown_with_its_version(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")  # no other program is looked at
+    with fake_program("claude", monkeypatch, b"", version="2.1.999 (Claude Code)"):
+        shown = " ".join((await cli("providers")).out.split())
+    assert "claude-code version 1, by anthropic, claude 2.1.999 from Longshore installed yes" in shown
+    assert "codex version 1, by openai from Longshore installed no: there is no program `codex`" in shown
+    assert "acp version 1, by any from" in shown  # whose program is another one in each group
 
 
 @pytest.mark.spec("M17", "C7", "G4")

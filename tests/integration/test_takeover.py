@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import getpass
 import os
 import struct
 import subprocess
@@ -12,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from adapters.events import ControlChanged, Envelope, Progress, ScreenChanged
+from adapters.events import AnyEvent, ControlChanged, Envelope, Progress, ScreenChanged
 from adapters.providers.cli.terminal.provider import TerminalProvider
 from adapters.registry import Drivers, Registry
+from gateway.cli.attach import LEAVE
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from workers.events import Follower, redis_client
@@ -47,10 +49,9 @@ class Seat:
     async def sees(self, text: str) -> None:
         await self.until(lambda event: isinstance(event, ScreenChanged) and any(text in line for line in event.lines))
 
-    async def until(self, wanted: object) -> None:
-        assert callable(wanted)
+    async def until(self, wanted: Callable[[AnyEvent], bool], since: int = 0) -> None:
         async with asyncio.timeout(30):
-            while not any(wanted(item.event) for item in self.seen):
+            while not any(wanted(item.event) for item in self.seen[since:]):
                 await asyncio.sleep(0.02)
 
     async def close(self) -> None:
@@ -75,6 +76,12 @@ async def seat(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[tuple[Sea
     await seat.close()
 
 
+async def changes(fleet: Fleet) -> list[tuple[str, str]]:
+    """Who led and by whose word, in order."""
+    rows = [row.payload for row in await fleet.events() if row.type == "control_changed"]
+    return [(row["mode"], row["by"]) for row in rows]
+
+
 async def test_somebody_takes_over_types_and_gives_it_back(seat: tuple[Seat, Fleet, "asyncio.Task[str]"]) -> None:
     at, fleet, running = seat
     await at.sees("from the agent")
@@ -87,26 +94,27 @@ async def test_somebody_takes_over_types_and_gives_it_back(seat: tuple[Seat, Fle
     await at.sees("by 42 ann")
     await at.wish(Show())
     await at.wish(Control(mode="agent-led", by="ann"))
-    await at.wish(Control(mode="delegated", by="ann"))
-    await at.wish(Keys(text="exit\r", by="ann"))
+    await at.wish(Control(mode="delegated", by="bob"))
+    await at.wish(Keys(text="echo by $((40 + 3)) both\r", by="bob"))
+    await at.sees("by 43 both")
+    await at.wish(Keys(text="exit\r", by="bob"))
     await asyncio.wait_for(running, 30)
-    changes = [row.payload for row in await fleet.events() if row.type == "control_changed"]
-    assert [(change["mode"], change["by"]) for change in changes][:1] == [("human-led", "ann")]
+    assert await changes(fleet) == [("human-led", "ann"), ("agent-led", "ann"), ("delegated", "bob")]
     assert "too early" not in str([row.payload for row in await fleet.events() if row.type == "result"])
 
 
 class Desk:
     """`longshore attach` in a terminal of its own, as a person has it."""
 
-    def __init__(self, fleet: Fleet, session_id: str) -> None:
+    def __init__(self, fleet: Fleet, session_id: str, *options: str) -> None:
         settings = fleet.runtime.settings
         env = {"DATABASE_URL": settings.database_url, "REDIS_URL": settings.redis_url, "TERM": "xterm", "HOME": "/tmp"}
         self._ours, theirs = os.openpty()
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        command = [str(Path(sys.executable).with_name("longshore")), "attach", session_id[-12:]]
+        command = [str(Path(sys.executable).with_name("longshore")), "attach", session_id[-12:], *options]
         self.process = subprocess.Popen(
             command, env=env | {"PATH": os.environ["PATH"]}, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs,
-            start_new_session=True,
+            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
         )  # fmt: skip
         os.close(theirs)
         self.shown = b""
@@ -126,26 +134,81 @@ class Desk:
             while not condition():
                 await asyncio.sleep(0.02)
 
+    def close_window(self) -> None:
+        if self._ours >= 0:
+            asyncio.get_running_loop().remove_reader(self._ours)
+            os.close(self._ours)
+            self._ours = -1
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
-        asyncio.get_running_loop().remove_reader(self._ours)
-        os.close(self._ours)
+        self.close_window()
 
 
-async def test_attach_shows_it_types_into_it_and_gives_it_back(seat: tuple[Seat, Fleet, "asyncio.Task[str]"]) -> None:
+BY_HAND = "echo by $((40 + 2)) hand\r"
+
+
+@pytest.mark.parametrize(("options", "mode"), [((), "human-led"), (("--together",), "delegated")])
+async def test_attach_shows_it_types_into_it_and_gives_it_back(
+    options: tuple[str, ...], mode: str, seat: tuple[Seat, Fleet, "asyncio.Task[str]"]
+) -> None:
+    at, fleet, _ = seat
+    await at.sees("from the agent")
+    desk = Desk(fleet, at.session_id, *options)
+    try:
+        await desk.until(lambda: mode.encode() in desk.shown)
+        assert b"from the agent" in desk.shown
+        desk.type(BY_HAND)
+        await desk.until(lambda: b"by 42 hand" in desk.shown)
+        desk.type(LEAVE)
+        await desk.until(lambda: desk.process.poll() is not None)
+        assert desk.process.returncode == 0
+        assert b"left; the agent leads again" in desk.shown
+    finally:
+        desk.close()
+    await at.until(lambda event: isinstance(event, ControlChanged) and event.mode == "agent-led")
+    me = getpass.getuser()
+    assert await changes(fleet) == [(mode, me), ("agent-led", me)]
+
+
+async def test_whoever_only_watches_neither_takes_over_nor_types(
+    seat: tuple[Seat, Fleet, "asyncio.Task[str]"],
+) -> None:
+    at, fleet, _ = seat
+    await at.sees("from the agent")
+    desk = Desk(fleet, at.session_id, "--watch")
+    try:
+        await desk.until(lambda: b"from the agent" in desk.shown and b"agent-led" in desk.shown)
+        desk.type(BY_HAND + LEAVE)
+        await desk.until(lambda: desk.process.poll() is not None)
+        assert desk.process.returncode == 0
+        assert b"left; the agent leads again" not in desk.shown
+    finally:
+        desk.close()
+    # Wishes are done in the order they come: whatever it had sent would have been done before this.
+    seen = len(at.seen)
+    await at.wish(Show())
+    await at.until(lambda event: isinstance(event, ScreenChanged), since=seen)
+    assert await changes(fleet) == []
+    assert not any(isinstance(item.event, Progress) for item in at.seen)  # a key would have been refused aloud
+    assert "hand" not in str([item.event for item in at.seen if isinstance(item.event, ScreenChanged)])
+
+
+@pytest.mark.parametrize("end", ["the window is closed", "SIGTERM"])
+async def test_attach_gives_it_back_however_it_is_ended(
+    end: str, seat: tuple[Seat, Fleet, "asyncio.Task[str]"]
+) -> None:
     at, fleet, _ = seat
     await at.sees("from the agent")
     desk = Desk(fleet, at.session_id)
     try:
         await desk.until(lambda: b"human-led" in desk.shown)
-        assert b"from the agent" in desk.shown
-        desk.type("echo by $((40 + 2)) hand\r")
-        await desk.until(lambda: b"by 42 hand" in desk.shown)
-        desk.type("\x1d")
+        if end == "SIGTERM":
+            desk.process.terminate()
+        else:
+            desk.close_window()
         await desk.until(lambda: desk.process.poll() is not None)
-        assert desk.process.returncode == 0
-        assert b"left; the agent leads again" in desk.shown
     finally:
         desk.close()
     await at.until(lambda event: isinstance(event, ControlChanged) and event.mode == "agent-led")

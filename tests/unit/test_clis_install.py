@@ -26,11 +26,13 @@ def cached(tmp_path: Path) -> Path:
     return folder
 
 
-def install(tmp_path: Path, *names: str) -> subprocess.CompletedProcess[str]:
+def install(tmp_path: Path, *names: str, required: str | None = None) -> subprocess.CompletedProcess[str]:
     project = tmp_path / "project"
     project.mkdir(exist_ok=True)
     # There is no way out: a download would fail at once.
     environment = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "PIP_NO_INDEX": "1", "PATH": os.defpath}
+    if required is not None:
+        environment["LONGSHORE_REQUIRE_CLIS"] = required
     argv = [sys.executable, str(RECIPES / "install.py"), *names]
     return subprocess.run(argv, cwd=project, env=environment, capture_output=True, text=True, check=False)
 
@@ -76,6 +78,24 @@ def test_what_cannot_be_installed_is_told_and_the_others_go_on(tmp_path: Path, c
     assert described(tmp_path)["name"] == "claude"
     assert not (tmp_path / "project" / ".clis" / "codex.json").exists()
     assert not list(cached.parent.glob("*.part"))
+
+
+@pytest.mark.parametrize(("required", "code"), [(" claude,", 0), ("claude, codex", 1), ("", 1)])
+def test_it_fails_only_for_those_that_must_be_there_if_somebody_says_which(
+    required: str | None, code: int, tmp_path: Path, cached: Path
+) -> None:
+    done = install(tmp_path, "codex", "claude", required=required)
+    assert done.returncode == code
+    assert done.stdout.endswith("\nNOT INSTALLED: codex\n")
+    assert described(tmp_path)["name"] == "claude"
+
+
+def test_a_name_that_is_none_is_told_also_among_those_that_must_be_there(tmp_path: Path, cached: Path) -> None:
+    done = install(tmp_path, "claude", required="cluade")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (
+        2,
+        "Not a CLI agent: cluade. There are: claude, codex, gemini, openclaw, opencode.",
+    )
 
 
 def test_a_name_that_is_none_is_told(tmp_path: Path) -> None:

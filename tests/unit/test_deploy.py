@@ -1,5 +1,6 @@
 """Deploy files and documents say what the code does: names, commands, settings, events and fields agree."""
 
+import json
 import re
 import shlex
 import tomllib
@@ -16,6 +17,7 @@ from models.base import Base
 from workers.app import make_app
 from workers.ingest import Incoming
 from workers.settings import Settings
+from workers.takeover import Wish
 
 ROOT = Path(__file__).parents[2]
 SERVERS = {"postgres", "valkey", "migrate"}
@@ -165,6 +167,15 @@ def test_every_event_is_documented() -> None:
         assert example is not None
         kind.model_validate_json(example[1])
         assert [field for field in kind.model_fields if f'"{field}"' not in example[1]] in ([], ["retry_in"], ["error"])
+
+
+@pytest.mark.spec("P12")
+def test_every_wish_at_a_terminal_is_documented() -> None:
+    examples = {json.loads(raw)["do"]: raw for raw in re.findall(r'`(\{"do": .*?\})`', read("docs/events.md"))}
+    for kind in get_args(Wish):
+        example = kind.model_validate_json(examples.pop(kind.model_fields["do"].default))
+        assert example.model_fields_set == set(kind.model_fields)
+    assert examples == {}
 
 
 @pytest.mark.spec("G1")

@@ -1,13 +1,15 @@
 """Where a CLI agent is installed, what version it is and which flags it has: found by looking, never assumed.
 
 `make clis` leaves a file `<name>.json` in `.clis` (or `LONGSHORE_CLIS`) for each program; without one, the PATH is
-searched. `inspect` runs `--version` and `--help` with an empty environment."""
+searched. `inspect` runs `--version` and `--help` with nothing of our environment."""
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +24,8 @@ VARIABLE: Final = "LONGSHORE_CLIS"
 FOLDER: Final = ".clis"
 LOOK_SECONDS: Final = 60.0
 NOT_THERE: Final = "there is no program `{name}`: run `make clis`, or install it on the PATH"
+# Else these start themselves a second time: slower, and through a wrapper that is deaf to signals.
+_ONE_PROCESS: Final = {"GEMINI_CLI_NO_RELAUNCH": "true", "OPENCLAW_NO_RESPAWN": "1"}
 _VERSION: Final = re.compile(r"\d+(?:\.\d+)+")
 
 
@@ -98,7 +102,7 @@ async def inspect(installation: Installation, help_of: Sequence[str] = ()) -> In
     key = ((*installation.argv, *help_of), stamp)
     if key not in _INSPECTED:
         with tempfile.TemporaryDirectory(prefix="longshore-look-", ignore_cleanup_errors=True) as home:
-            env = {"PATH": os.defpath, "HOME": home, "LANG": "C.UTF-8", "NO_COLOR": "1"}
+            env = {"PATH": os.defpath, "HOME": home, "LANG": "C.UTF-8", "NO_COLOR": "1", **_ONE_PROCESS}
             printed, shown = await asyncio.gather(
                 _run([*installation.argv, "--version"], env), _run([*installation.argv, *help_of, "--help"], env)
             )
@@ -121,19 +125,23 @@ async def inspected(name: str, help_of: Sequence[str] = ()) -> Inspection:
 
 
 async def _run(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *argv, env=dict(env), cwd=env["HOME"], start_new_session=True,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    try:
-        printed, _ = await asyncio.wait_for(process.communicate(), LOOK_SECONDS)
-    except TimeoutError as error:
-        raise OSError(f"{' '.join(argv)} did not end within {LOOK_SECONDS:g} s") from error
-    finally:
-        if process.returncode is None:
-            process.kill()
+    """What it prints, up to its own end: into a file, which a child that lives longer cannot hold open. Nothing of its
+    process group is left."""
+    with tempfile.TemporaryFile() as printed:
+        process = await asyncio.create_subprocess_exec(
+            *argv, env=dict(env), cwd=env["HOME"], start_new_session=True,
+            stdin=asyncio.subprocess.DEVNULL, stdout=printed, stderr=asyncio.subprocess.STDOUT,
+        )  # fmt: skip
+        try:
+            await asyncio.wait_for(process.wait(), LOOK_SECONDS)
+        except TimeoutError as error:
+            raise OSError(f"{' '.join(argv)} did not end within {LOOK_SECONDS:g} s") from error
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    return printed.decode("utf-8", "replace")
+        printed.seek(0)
+        return printed.read().decode("utf-8", "replace")
 
 
 async def detection(name: str, tried: tuple[str, str], help_of: Sequence[str] = ()) -> Detection:
