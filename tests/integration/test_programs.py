@@ -9,15 +9,17 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from adapters.errors import ErrorClass, ProviderError
 from adapters.providers import instrumentation
 from adapters.registry import AnyProvider, Drivers, Registry
-from models import Approval, PendingQuestion, ProgramState, Session, Step, Turn, Usage
+from models import Approval, PendingQuestion, ProgramState, ProviderHealth, Session, Step, Turn, Usage
 from models.base import now
 from tests.integration.conftest import MakeFleet
-from tests.support.diarist import Diarist
+from tests.support.diarist import Diarist, DiaristQuery
 from tests.support.fleet import Fleet
-from workers import admission
+from workers import admission, breaker
 from workers.approvals import decide_call
+from workers.breaker import FAILURES
 from workers.loop import Job, Stop, StoppedError
 from workers.questions import give_answer
 from workers.turn import wake
@@ -278,6 +280,36 @@ async def test_without_memory_it_waits_its_turn_and_uses_up_no_try(
     await fleet.sweep()
     await fleet.settle_down()
     assert await answers(fleet) == ["hello"]
+
+
+@pytest.mark.spec("P19", "P16")
+async def test_a_vendor_that_is_down_is_left_alone_and_seen_to_be(
+    worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, diarist = worker
+    went_well = DiaristQuery.converse
+
+    async def down(self: DiaristQuery) -> None:
+        raise ProviderError("no line to the model", ErrorClass.TRANSPORT)
+
+    monkeypatch.setattr(DiaristQuery, "converse", down)
+    for number in range(FAILURES):
+        await fleet.send(f"message {number}", thread_id=str(number))
+        assert await fleet.answer_wakes() == ["waiting"]
+    [health] = await fleet.rows(ProviderHealth)
+    assert (health.provider, health.state) == ("diarist", "down")
+    await fleet.send("one more", thread_id="one more")
+    assert await fleet.answer_wakes() == ["waiting"]
+    assert len(diarist.queries) == FAILURES, "it was asked all the same"
+    assert (await fleet.inbox())[-1].tries == 0
+    monkeypatch.setattr(DiaristQuery, "converse", went_well)
+    monkeypatch.setattr(breaker, "REMEMBER_SECONDS", 0.0)
+    await fleet.execute(update(ProviderHealth).values(until=now(-1)))
+    await fleet.execute(update(Session).values(resume_after=now()))
+    await fleet.sweep()
+    await fleet.settle_down()
+    [health] = await fleet.rows(ProviderHealth)
+    assert health.state == "ok"
 
 
 @pytest.mark.spec("P21")
