@@ -17,11 +17,12 @@ from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 HOST: Final = "127.0.0.1"
 FOLDERS: Final = "longshore-door-"
 SOCKET: Final = "http.sock"
-CONNECTIONS: Final = 1000  # at once, of all programs together
+CONNECTIONS: Final = 500  # at once, of all programs together
 
 
 class LocalServer:
@@ -54,6 +55,7 @@ class LocalServer:
                 self.port = sockets[1].getsockname()[1]
             config = uvicorn.Config(
                 self._app,
+                http=_Connection,
                 interface="asgi3",
                 lifespan="off",
                 ws="none",
@@ -62,7 +64,6 @@ class LocalServer:
                 access_log=False,
                 proxy_headers=False,
                 server_header=False,
-                limit_concurrency=CONNECTIONS,
                 timeout_graceful_shutdown=1,
             )
             self._server = _Uvicorn(config)
@@ -77,6 +78,28 @@ class LocalServer:
             await asyncio.wait({self._serving})
             shutil.rmtree(self._folder, ignore_errors=True)
             self._server = self._serving = self._folder = None
+
+
+class _Connection(H11Protocol):
+    """Uvicorn's own limit would refuse everybody as soon as one program holds that many, asked for anything or not.
+    Here room is made for who comes: whoever waits for nothing has to go, first who has been silent longest."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.heard = self.loop.time()
+        held = [one for one in self.connections if isinstance(one, _Connection) and not one.transport.is_closing()]
+        if len(held) > CONNECTIONS:  # this one is idle as well, so there always is one
+            min((one for one in held if one.is_idle), key=lambda one: one.heard).transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = self.loop.time()
+        super().data_received(data)
+
+    @property
+    def is_idle(self) -> bool:
+        """It has not asked yet, not to the end, or does not take its answer."""
+        asking: RequestResponseCycle | None = self.cycle
+        return asking is None or asking.response_complete or asking.more_body or self.flow.write_paused
 
 
 class _Uvicorn(uvicorn.Server):

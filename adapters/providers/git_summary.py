@@ -45,8 +45,8 @@ _SAID: Final = re.compile(
 
 async def diff_summary(sandbox: Sandbox, workspace: Path) -> str | None:
     """For example `2 files changed, 10 insertions(+), 1 deletion(-), 3 untracked`, or `no changes`. None if the
-    workspace is no repository, or git could not say within its limits."""
-    if not await look(os.path.lexists, workspace / ".git"):
+    workspace is no repository, git could not say within its limits, or nothing would confine it."""
+    if not sandbox.confines or not await look(os.path.lexists, workspace / ".git"):
         return None
     options = [part for setting in _OFF for part in ("-c", setting)]
     argv = ("/bin/sh", "-c", _SCRIPT, "git-summary", "--no-pager", *options)

@@ -6,15 +6,20 @@ ProviderError. Stopping cancels that task, and nothing of the attempt is left wh
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from adapters.contracts import QueryInput, QueryStatus
 from adapters.errors import ProviderError
 from adapters.events import Failed, ProviderEvent
+from adapters.uninterrupted import uninterrupted
 
 # A reader that is behind holds the agent up, not our memory.
 AHEAD: Final = 1000
 LONGEST_TEXT: Final = 1 << 18  # characters
+LONGEST_VALUE: Final = 1 << 21  # characters of what a call is given; a model writes less in one
+CALLS: Final = 200  # that an agent has begun and not ended
+
+T = TypeVar("T")
 
 
 class TalkingQuery(ABC):
@@ -65,9 +70,10 @@ class TalkingQuery(ABC):
             await self._stop(self._task)
 
     async def _stop(self, task: asyncio.Task[None]) -> None:
-        self._is_heard = False
-        task.cancel()
-        await asyncio.wait({task})
+        if self._is_heard:  # once: what it does at its end is not to be interrupted as well
+            self._is_heard = False
+            task.cancel()
+        await uninterrupted(asyncio.wait({task}))
 
     async def _work(self) -> None:
         try:
@@ -100,5 +106,31 @@ def _bounded(event: ProviderEvent) -> ProviderEvent:
     if len(text) <= LONGEST_TEXT:
         return event
     return event.model_copy(
-        update={"text": f"{text[:LONGEST_TEXT]}\n[cut: {len(text) - LONGEST_TEXT} characters more]"}
+        update={"text": f"{text[:LONGEST_TEXT]}\n[cut: it is longer than {LONGEST_TEXT:,} characters]"}
     )
+
+
+def joined(said: str, more: str) -> str:
+    """What comes in pieces, up to one character more than is told: by that it is seen to be cut when it is said."""
+    return said if len(said) > LONGEST_TEXT else (said + more[: LONGEST_TEXT + 1])[: LONGEST_TEXT + 1]
+
+
+def remember(known: dict[str, T], key: str, value: T) -> None:
+    """The last ones that an agent has begun, and none that is larger than any should be."""
+    if fits([key, value]):
+        known[key] = value
+    while len(known) > CALLS:
+        del known[next(iter(known))]
+
+
+def fits(value: Any, room: int = LONGEST_VALUE) -> bool:
+    """Whether this (of JSON's kinds) has no more characters than that, with one for each thing in it."""
+    waiting = [value]
+    while waiting and room >= 0:
+        one = waiting.pop()
+        room -= 1 + (len(one) if isinstance(one, str | list | tuple | dict) else 0)
+        if room >= 0 and isinstance(one, dict):
+            waiting += [*one.keys(), *one.values()]
+        elif room >= 0 and isinstance(one, list | tuple):
+            waiting += one
+    return room >= 0

@@ -56,6 +56,7 @@ class Bubblewrap:
     `workspace_root` is where the probe tries itself out."""
 
     name = "bubblewrap"
+    confines = True
 
     def __init__(
         self, uid_when_root: int = NOBODY, resolve: Resolver = public_addresses, workspace_root: Path | None = None

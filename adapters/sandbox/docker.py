@@ -33,6 +33,7 @@ class Docker:
     """`docker` is the client's command. As root, programs run as `uid_when_root`, else as this process' user."""
 
     name = "docker"
+    confines = True
 
     def __init__(
         self,

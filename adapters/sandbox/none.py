@@ -19,6 +19,7 @@ from adapters.sandbox.terminal import PseudoTerminal, on_terminal
 
 class Unconfined:
     name = "none"
+    confines = False
     warning = (
         "Programs of agents run without a sandbox: they can read and change whatever the worker can, keys included, "
         "and reach every network. Set LONGSHORE_SANDBOX=bubblewrap or LONGSHORE_SANDBOX=docker."

@@ -101,6 +101,10 @@ class Sandbox(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def confines(self) -> bool:
+        """Whether what runs in it is kept from the host. If not, nothing of an agent's is run that need not be."""
+
     def place(self, command: Command) -> tuple[str, str]:
         """Where its workspace and its home are, as the program sees them."""
 

@@ -20,8 +20,9 @@ from pydantic import BaseModel, ConfigDict
 from adapters.policy import McpServerPolicy
 from adapters.sandbox.port import Sandbox
 from adapters.tool_port import Tool, ToolContext
-from adapters.tools.mcp_connection import Connection, uninterrupted
+from adapters.tools.mcp_connection import Connection
 from adapters.tools.mcp_words import printable
+from adapters.uninterrupted import uninterrupted
 
 log = structlog.get_logger()
 

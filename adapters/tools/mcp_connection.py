@@ -22,6 +22,7 @@ from adapters.sandbox.port import Command, Sandbox, SandboxLimits, SandboxProces
 from adapters.tools.mcp_pins import check_pinned
 from adapters.tools.mcp_pipes import MAX_LINE, Pipes, streams
 from adapters.tools.mcp_words import MAX_TEXT, Cleaner, text_of
+from adapters.uninterrupted import uninterrupted
 
 log = structlog.get_logger()
 
@@ -222,17 +223,3 @@ def _home_of(program: str) -> tuple[Path, ...]:
 def _set(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-async def uninterrupted(work: Awaitable[Any]) -> None:
-    """Stopping a program goes on to its end, even if whoever stops it is stopped."""
-    task = asyncio.ensure_future(work)
-    interrupted: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as cancelled:
-            interrupted = cancelled
-    task.result()
-    if interrupted is not None:
-        raise interrupted

@@ -11,15 +11,16 @@ from typing import Any
 import pytest
 
 from adapters.errors import ErrorClass, ProviderError
-from adapters.events import Progress, Result, SessionStarted, UsageReport
+from adapters.events import Progress, Result, SessionStarted
 from adapters.policy import Policy
-from adapters.providers.cli.acp.provider import AcpProvider
+from adapters.providers.cli.acp.provider import MEMORY, AcpProvider
+from adapters.providers.cli.home import put
 from adapters.providers.cli.installation import VARIABLE
-from adapters.providers.conformance import CHECKS, EDITED_FILE, NotApplicable, run_check
+from adapters.providers.conformance import CHECKS, EDITED_FILE, NotApplicable, ProbeBox, run_check
 from tests.support import tiny_acp_agent
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, failed, play
-from tests.support.programs import Cli, Doorman, ProgramHarness, harness_of
+from tests.support.programs import NO_PRICE, PRICE, Cli, Doorman, ProgramHarness, harness_of
 from tests.support.servers import private_folder
 
 OPTIONS: dict[str, Any] = {
@@ -32,8 +33,10 @@ OPTIONS: dict[str, Any] = {
     "key_variable": "TINY_KEY",
     "model_variable": "TINY_MODEL",
     "state": [".tiny/*.json"],
+    **PRICE,
 }
 BAD: dict[str, tuple[dict[str, Any], str]] = {
+    **NO_PRICE,
     "an option it does not have": ({"temperature": 1}, "temperature"),
     "a command that is none": ({"command": ["sh", "-c"]}, "command"),
     "a wire nobody speaks": ({"wire": "morse"}, "wire"),
@@ -103,7 +106,6 @@ async def test_what_was_said_before_is_not_said_again(harness: ProgramHarness) -
     assert first[0].version == "1.2.3"
     told = [event.text for event in first if isinstance(event, Progress)]
     assert told == ["plan: answer (in_progress)", "acp: of_the_future"]
-    assert [event.cost_usd for event in first if isinstance(event, UsageReport)] == [None]
     again = await play(harness, "resume", continuation=first[0].continuation)
     assert again[0] == first[0]
     assert not any("marmalade" in event.model_dump_json() for event in again)
@@ -128,6 +130,39 @@ async def test_a_program_that_is_not_there_is_told_in_words(harness: ProgramHarn
         assert word in end.message
     with pytest.raises(ProviderError, match="no option colour"):
         harness.provider.check({"colour": "red"})
+
+
+@pytest.mark.spec("P12", "F10")
+async def test_what_an_agent_leaves_in_the_place_of_its_archive_is_not_laid_out(
+    harness: ProgramHarness, folder: Path
+) -> None:
+    agent = (folder / "agent.py").read_text()
+    forge = """
+import pathlib
+HOME.mkdir()
+with open(HOME / "huge.json", "w") as file: file.truncate(65 << 20)
+forged = pathlib.Path(os.environ["HOME"], ".longshore-acp/memory")
+forged.parent.mkdir()
+forged.write_text("Zm9yZ2Vk")
+"""
+    (folder / "agent.py").write_text(agent.replace("if __name__", f"{forge}\nif __name__"))
+    events = await play(harness, "answer")
+    assert isinstance(events[0], SessionStarted)
+    [told] = [event.text for event in events if isinstance(event, Progress) and "could not be kept" in event.text]
+    assert "64 MB" in told
+    assert any(isinstance(event, Result) for event in events)
+    given = harness.given("answer", ProbeBox(), continuation=events[0].continuation)
+    assert given.station is not None
+    assert not (given.station.home / MEMORY).exists()
+
+    # What was kept before anybody saw to that costs the memory, and not the session.
+    put(given.station.home, MEMORY, "Zm9yZ2Vk")
+    (folder / "agent.py").write_text(agent)
+    events = [event async for event in harness.provider.query(given).events]
+    told = " ".join(event.text for event in events if isinstance(event, Progress))
+    assert "the stored session cannot be laid out" in told
+    assert "begins anew" in told
+    assert isinstance(events[-1], Result)
 
 
 NONSENSE = {

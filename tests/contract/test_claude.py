@@ -26,15 +26,22 @@ from adapters.events import (
 from adapters.policy import Policy
 from adapters.providers.cli.claude import provider as claude
 from adapters.providers.cli.claude.provider import ClaudeCodeProvider
+from adapters.providers.cli.claude.settings import SOURCES
 from adapters.providers.cli.home import put
 from adapters.providers.conformance import CHECKS, EDITED_FILE, Check, NotApplicable, ProbeBox, run_check
 from tests.support import program_checks
 from tests.support.fake_programs import ARGUMENTS, fake_program
 from tests.support.model_api import Call, drip, hang, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, play
-from tests.support.programs import Cli, Doorman, ProgramHarness, environments, harness_of
+from tests.support.programs import Cli, Doorman, ProgramHarness, environments, harness_of, spending
 
 PUSH = "git push origin main"
+SPENDING = spending(
+    *("ANTHROPIC_API_KEY", "x-api-key", "messages"),
+    model="claude-opus-5-5",
+    max_tokens=100,
+    messages=[{"role": "user", "content": "answer"}],
+)
 CLAUDE = Cli(
     name="claude",
     provider=ClaudeCodeProvider,
@@ -45,6 +52,8 @@ CLAUDE = Cli(
         rule(
             "hold", reply("I will push it.", Call("Bash", {"command": PUSH})), reply("It is pushed.", faults=(hang(),))
         ),
+        rule("which key", reply(Call("Bash", {"command": "env | grep ANTHROPIC || echo no key"})), "{result}"),
+        rule("spend", reply(Call("Bash", {"command": SPENDING})), "{result}"),
         rule("linger", reply(Call("Bash", {"command": LINGER_COMMAND})), "It has ended."),
         rule("take your time", reply("It took long.", faults=(drip(0.1, 100),))),
         rule("wait for it", reply(Call("Bash", {"command": "until test -e go; do sleep 0.1; done"})), "It is there."),
@@ -106,6 +115,22 @@ async def test_everything_it_does_itself_is_asked_for(harness: ProgramHarness) -
     assert [event.text for event in events if isinstance(event, Message | Result)] == ["I look.", "That was all."]
 
 
+@pytest.mark.spec("P5", "F9", "P21")
+async def test_its_shell_is_not_given_the_way_to_the_model_and_what_it_takes_is_counted(
+    harness: ProgramHarness,
+) -> None:
+    harness.guard = Doorman(Policy(approve_for=()))
+    asked = await play(harness, "which key")
+    assert [event.text for event in asked if isinstance(event, Result)] == ["no key"]
+    spent = await play(harness, "spend")
+    assert "200" in next(event.text for event in spent if isinstance(event, Result))
+    *told, rest = [event for event in spent if isinstance(event, UsageReport)]
+    assert {report.model for report in told} == {CLAUDE.model}
+    assert rest.model == "claude-opus-5-5"
+    assert rest.output_tokens > 0
+    assert rest.cost_usd
+
+
 @pytest.mark.spec("P5", "P14")
 async def test_what_waits_for_a_person_is_not_done_and_ends_the_query(harness: ProgramHarness) -> None:
     query = harness.provider.query(harness.given("hold", ProbeBox()))
@@ -129,7 +154,7 @@ async def test_what_waits_for_a_person_is_not_done_and_ends_the_query(harness: P
 async def test_an_answer_that_was_quicker_than_the_interruption_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     request = {"subtype": "can_use_tool", "tool_name": "Bash", "input": {"command": PUSH}, "tool_use_id": "one"}
     said = lines(INIT, {"type": "control_request", "request_id": "1", "request": request}, ANSWER)
-    with fake_program("claude", monkeypatch, said):
+    with fake_program("claude", monkeypatch, said, help=SOURCES):
         async with harness_of(CLAUDE, monkeypatch) as harness:
             events = await play(harness, "risky")
     assert [event.type for event in events[-2:]] == ["approval_requested", "message"]
@@ -268,7 +293,7 @@ def lines(*messages: dict[str, Any]) -> bytes:
     ids=["words", "half a message", "broken UTF-8", "no object", "50 MB of it"],
 )
 async def test_garbage_is_a_failure_that_can_pass(said: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    with fake_program("claude", monkeypatch, said + b"\n" + lines(ANSWER)):
+    with fake_program("claude", monkeypatch, said + b"\n" + lines(ANSWER), help=SOURCES):
         async with harness_of(CLAUDE, monkeypatch) as harness:
             end = program_checks.failed(await play(harness, "answer"))
     assert (end.error_class, end.retryable) == (ErrorClass.INTERNAL, True)
@@ -278,7 +303,7 @@ async def test_garbage_is_a_failure_that_can_pass(said: bytes, monkeypatch: pyte
 
 @pytest.mark.spec("P5", "P12")
 async def test_an_end_without_a_word_is_told_with_what_it_complained_of(monkeypatch: pytest.MonkeyPatch) -> None:
-    with fake_program("claude", monkeypatch, lines(INIT), complaint="out of cheese", code=3):
+    with fake_program("claude", monkeypatch, lines(INIT), help=SOURCES, complaint="out of cheese", code=3):
         async with harness_of(CLAUDE, monkeypatch) as harness:
             end = program_checks.failed(await play(harness, "answer"))
     assert "exit code 3" in end.message
@@ -315,3 +340,20 @@ async def test_an_unknown_version_is_led_with_what_its_help_names(
     assert {"--model", "--setting-sources", "--strict-mcp-config", "--permission-prompt-tool"} <= set(arguments)
     assert arguments[-2:] == ["--append-system-prompt", "Be brief."]
     assert not {"--include-partial-messages", "--disable-slash-commands", "--system-prompt-snapshot"} & set(arguments)
+
+
+@pytest.mark.spec("P5", "P12")
+@pytest.mark.parametrize("help", ["--model --mcp-config", ""])
+async def test_a_version_that_would_obey_the_workspace_is_refused_with_what_to_do(
+    help: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with fake_program("claude", monkeypatch, lines(INIT, ANSWER), version="1.0.3", help=help):
+        async with harness_of(CLAUDE, monkeypatch) as harness:
+            given = harness.given("answer", ProbeBox())
+            async with asyncio.timeout(harness.patience):
+                end = program_checks.failed([event async for event in harness.provider.query(given).events])
+            assert given.station is not None
+            assert not given.station.home.joinpath(ARGUMENTS).exists()  # it was not started
+    assert (end.error_class, end.retryable) == (ErrorClass.INVALID_REQUEST, False)
+    assert "claude 1.0.3 has no `--setting-sources`" in end.message
+    assert f"install {claude.TRIED[1]} (`make clis`)" in end.message

@@ -32,7 +32,8 @@ from adapters.station import Permission
 from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, play
-from tests.support.programs import Cli, Doorman, ProgramHarness, harness_of
+from tests.support.programs import NO_PRICE, PRICE, Cli, Doorman, ProgramHarness, harness_of, spending
+from tests.support.rehearsals import Rehearsed
 
 PATCH = "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: conformance.txt\n+written\n*** End Patch\nEOF\n"
 SCRIPT = 'text(await tools.mcp__longshore__probe({})); text(await tools.exec_command({cmd: "git push origin main"}))'
@@ -53,15 +54,25 @@ CODEX = Cli(
         rule("linger", reply(shell(LINGER_COMMAND)), "It has ended."),
         rule("read", reply(shell("cat .env")), "It is read."),
         rule("surroundings", reply(shell("env; true")), "{result}"),
+        rule(
+            "spend",
+            reply(
+                shell(
+                    spending("LONGSHORE_MODEL_TOKEN", "Authorization", "responses", model="gpt-6-astra", input="answer")
+                )
+            ),
+            "{result}",
+        ),
         rule("in code", reply(Call("~__exec$", SCRIPT)), "{result}"),
     ),
     keys=("OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1"),
     model="a-model-it-does-not-know",  # which gets plain tools, and not a language of its own to call them in
-    good_options={"thinking": "low", "price": {"input": 1.0, "output": 2.0}},
+    options=PRICE,
+    good_options={"thinking": "low", **PRICE},
     bad_options={
+        **NO_PRICE,
         "an option it does not have": ({"temperature": 1}, "temperature"),
         "a way of thinking it does not know": ({"thinking": "hard"}, "thinking"),
-        "a price in words": ({"price": "cheap"}, "price"),
     },
 )
 
@@ -79,6 +90,7 @@ def results(events: list[ProviderEvent]) -> list[str]:
 @pytest.mark.spec("P15", "P6", "T1", "P14")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
 async def test_codex_keeps_the_contract(check: Check, harness: ProgramHarness) -> None:
+    harness.provider = Rehearsed(harness.provider, check.name)
     outcome = await run_check(check, harness)
     if isinstance(outcome, NotApplicable):
         assert check.name == "asks_for_the_same_calls_again"  # a second attempt is another conversation of the model
@@ -87,6 +99,7 @@ async def test_codex_keeps_the_contract(check: Check, harness: ProgramHarness) -
 @pytest.mark.spec("P6", "P12", "F9", "F10")
 @pytest.mark.parametrize("check", PROGRAM_CHECKS, ids=lambda check: check.__name__)
 async def test_codex_behaves_as_a_program(check: program_checks.Check, harness: ProgramHarness) -> None:
+    harness.provider = Rehearsed(harness.provider, check.__name__)
     await check(harness)
 
 
@@ -189,6 +202,18 @@ async def test_what_was_counted_before_is_not_counted_again(harness: ProgramHarn
     for events in (first, again):
         [report] = [event for event in events if isinstance(event, UsageReport)]
         assert 0 < report.output_tokens < 10
+
+
+@pytest.mark.spec("P6", "F9")
+async def test_what_its_shell_has_used_of_the_model_is_counted_as_well(harness: ProgramHarness) -> None:
+    harness.guard = Doorman(Policy(approve_for=()))
+    events = await play(harness, "spend", options={"price": {"input": 1.0, "output": 2.0}})
+    assert "200" in results(events)[0]
+    reports = [event for event in events if isinstance(event, UsageReport)]
+    assert {report.model for report in reports[:-1]} == {CODEX.model}
+    assert reports[-1].model == "gpt-6-astra"
+    assert reports[-1].output_tokens > 0
+    assert reports[-1].cost_usd
 
 
 @pytest.mark.spec("P6")

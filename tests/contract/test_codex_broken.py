@@ -106,6 +106,30 @@ async def test_fields_of_the_wrong_kind_and_unknown_events_end_nothing(folder: P
     assert events[-1] == Result(text="All is well")
 
 
+@pytest.mark.spec("P6", "P14")
+async def test_what_it_asks_without_saying_what_is_declined(folder: Path, harness: ProgramHarness) -> None:
+    """No policy could judge it: a command without words, and a change of files that it has not told of."""
+    asked = {
+        "item/commandExecution/requestApproval": {"itemId": "x", "turnId": "U", "command": None, "cwd": "/workspace"},
+        "item/fileChange/requestApproval": {"itemId": "unheard-of", "turnId": "U"},
+    }
+    body = HELLO
+    for number, (method, params) in enumerate(asked.items(), 4):
+        body += f"""
+        echo '{json.dumps({"id": f"ask-{number}", "method": method, "params": params})}'
+        read -r told; echo '{{"id":{number},"result":{{}}}}'
+        read -r line; said="$said $(echo "$line" | tr -d '{{}}"')"
+        """
+    body += """
+        echo '{"method":"item/completed","params":{"item":{"type":"agentMessage","id":"m","text":"'$said'"}}}'
+        echo '{"method":"turn/completed","params":{"turn":{"id":"U","status":"completed"}}}'
+        read -r line"""
+    put(folder, body.replace("'$said'", "'\"$said\"'"))
+    [answer] = [event.text for event in await play(harness, "answer") if isinstance(event, Result)]
+    assert answer.count("decision: decline") == 2, answer
+    assert harness.guard.asked == []
+
+
 @pytest.mark.spec("P6")
 async def test_a_follow_up_taken_too_late_gets_a_turn_of_its_own(folder: Path, harness: ProgramHarness) -> None:
     """Codex has said yes to it, and ended the turn without looking at it."""

@@ -14,7 +14,7 @@ from adapters.providers.conformance import CHECKS, EDITED_FILE, Check, NotApplic
 from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, play
-from tests.support.programs import Cli, Doorman, ProgramHarness, harness_of
+from tests.support.programs import NO_PRICE, PRICE, Cli, Doorman, ProgramHarness, all_but, harness_of, plant_secrets
 from tests.support.rehearsals import Rehearsed
 
 PIXEL = bytes.fromhex(
@@ -36,10 +36,22 @@ GEMINI = Cli(
         rule("risky", reply("I will push it.", shell("git push origin main")), "It is pushed."),
         rule("linger", reply(shell(LINGER_COMMAND)), "It has ended."),
         rule("Not allowed", "I see: {text}"),
+        rule(
+            "look around",
+            reply(Call("read_file", {"file_path": "notes.txt"})),
+            reply(Call("read_file", {"file_path": "keys/id_rsa"})),
+            "I have seen it all.",
+        ),
     ),
     keys=("GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", ""),
     model="gemini-2.5-flash",
-    bad_options={"an option it does not have": ({"temperature": 1}, "temperature")},
+    good_options=PRICE,
+    bad_options={"an option it does not have": ({"temperature": 1}, "temperature"), **NO_PRICE},
+)
+# What is the driver's doing rather than the program's: `test_acp.py` checks it each time.
+DRIVERS = (
+    *("says_the_same_for_the_same_work", "keeps_two_queries_apart", "stops_while_it_hangs"),
+    *("survives_a_tool_that_fails", "a_killed_program_is_a_failure", "a_follow_up_after_the_end_is_too_late"),
 )
 
 
@@ -54,7 +66,7 @@ def results(events: list[ProviderEvent]) -> list[str]:
 
 
 @pytest.mark.spec("P7", "P12", "F9", "F10")
-@pytest.mark.parametrize("check", PROGRAM_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", all_but(PROGRAM_CHECKS, DRIVERS))
 async def test_gemini_behaves_as_a_program(
     check: program_checks.Check, harness: ProgramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,7 +77,7 @@ async def test_gemini_behaves_as_a_program(
 
 
 @pytest.mark.spec("P15", "P7", "T1", "P14")
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+@pytest.mark.parametrize("check", all_but(CHECKS, DRIVERS))
 async def test_gemini_keeps_the_contract(
     check: Check, harness: ProgramHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,9 +94,18 @@ async def test_what_a_person_must_decide_ends_the_query_and_it_can_be_continued(
     assert [event.text for event in events if isinstance(event, Message)] == ["I will push it."]
     assert results(events) == []
     [started] = [event for event in events if isinstance(event, SessionStarted)]
-    again = await play(harness, "resume", continuation=started.continuation)
-    assert results(again) == ["Good morning again"]
-    assert "risky" in json.dumps(harness.api.bodies[-1]["contents"])
+    # What it reads is asked about as well. (And the conversation that was broken off goes on.)
+    plant_secrets(harness)
+    again = await play(harness, "look around", continuation=started.continuation)
+    asked = [(intent.tool, intent.paths, intent.writes) for intent in harness.guard.asked[1:]]
+    assert asked == [("read_file", ("notes.txt",), False), ("read_file", ("keys/id_rsa",), False)]
+    assert [event.category for event in again if isinstance(event, ApprovalRequested)] == ["secrets"]
+    sent = harness.api.bodies[-1]
+    assert "risky" in json.dumps(sent["contents"])
+    assert "marmalade" in json.dumps(sent["contents"])
+    assert "swordfish" not in json.dumps(harness.api.bodies)
+    # A helper's questions do not come over ACP: it would wait for an answer for ever.
+    assert "invoke_agent" not in {tool["name"] for tool in sent["tools"][0]["functionDeclarations"]}
     assert harness.api.problems == []
 
 

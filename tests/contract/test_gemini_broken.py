@@ -1,78 +1,37 @@
 """Programs in gemini's place that are older, newer, or talk nonsense; and the real one as if it did not speak ACP."""
 
-import json
 import shlex
-import shutil
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
 from adapters.errors import ErrorClass
 from adapters.events import FilesTouched, Progress, Result, SessionStarted, TextDelta, ToolCall, ToolResult
-from adapters.providers.cli.installation import VARIABLE, find
+from adapters.providers.cli.installation import find
 from tests.contract.test_gemini import GEMINI, plant, results
+from tests.support.fake_programs import ACP_HELLO, ACP_NONSENSE, acp_updates, acted, lines
 from tests.support.program_checks import failed, play
-from tests.support.programs import ProgramHarness, harness_of, require
-from tests.support.servers import private_folder
+from tests.support.programs import ProgramHarness, require
 
-HELLO = """read -r line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":1}}'
-read -r line; echo '{"jsonrpc":"2.0","id":2,"result":{"sessionId":"S"}}'
-read -r line; echo '{"jsonrpc":"2.0","id":3,"error":{"code":-32601,"message":"no such method"}}'
+# It is also told which model to use, and knows better.
+HELLO = (
+    ACP_HELLO
+    + """read -r line; echo '{"jsonrpc":"2.0","id":3,"error":{"code":-32601,"message":"no such method"}}'
 read -r line
 """
-NONSENSE = {
-    "words": "echo 'panic: out of cheese'",
-    "half an object": """printf '{"id":1,"resu'""",
-    "no UTF-8": r"""printf '\377\376{"id":1}\n'""",
-    "50 MB in a line": r"head -c 50000000 /dev/zero | tr '\0' x; echo",
-    "an end without a word": "echo 'there is no more memory' >&2; exit 3",
-    "an end in the middle": f"{HELLO} exit 0",
-    "a refusal": """read -r line; echo '{"id":1,"error":{"code":-32000,"message":"gemini says no"}}'; read -r line""",
-}
+)
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    made = private_folder()
-    made.chmod(0o755)
-    yield made
-    shutil.rmtree(made)
-
-
-@asynccontextmanager
-async def gemini_is(
-    body: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *, version: str = "0.61.0", offers: str = "--acp --model"
-) -> AsyncIterator[ProgramHarness]:
-    """A shell script in gemini's place. `body` is what it does when it is started to work."""
-    real = find("gemini")
-    program = folder / "gemini"
-    program.write_text(
-        f"""#!/bin/sh
-        case "$*" in
-        --version) echo '{version}' ;;
-        --help) echo '{offers}' ;;
-        *) {body}
-        esac\n"""
-    )
-    program.chmod(0o755)
-    readable = [str(folder), *(map(str, real.readable) if real else ())]
-    (folder / "gemini.json").write_text(json.dumps({"argv": [str(program)], "readable": readable}))
-    with monkeypatch.context() as patch:
-        patch.setenv(VARIABLE, str(folder))
-        async with harness_of(GEMINI, patch) as harness:
-            yield harness
-
-
-def lines(*said: object) -> str:
-    return "".join(f"echo {shlex.quote(json.dumps(one))}\n" for one in said)
+def gemini_is(
+    body: str, monkeypatch: pytest.MonkeyPatch, *, version: str = "0.61.0", offers: str = "--acp --model"
+) -> AbstractAsyncContextManager[ProgramHarness]:
+    return acted(GEMINI, body, monkeypatch, version=version, offers=offers)
 
 
 @pytest.mark.spec("P7", "P12")
-async def test_nonsense_is_a_failure_in_words(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for what, body in NONSENSE.items():
-        async with gemini_is(body, folder, monkeypatch) as harness:
+async def test_nonsense_is_a_failure_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    for what, body in ACP_NONSENSE.items():
+        async with gemini_is(body, monkeypatch) as harness:
             end = failed(await play(harness, "answer"))
         assert end.error_class is ErrorClass.INTERNAL, (what, end)
         assert "gemini" in end.message, (what, end)
@@ -80,20 +39,18 @@ async def test_nonsense_is_a_failure_in_words(folder: Path, monkeypatch: pytest.
 
 
 @pytest.mark.spec("P7", "P12")
-async def test_a_version_nobody_has_tried_works_as_far_as_it_goes(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said = [
+async def test_a_version_nobody_has_tried_works_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[dict[str, object]] = [
         {"sessionUpdate": "agent_message_chunk", "content": {"type": "hologram"}},
         {"sessionUpdate": "of_the_future"},
         {"sessionUpdate": "tool_call_update", "toolCallId": "write_file__1", "status": "completed", "kind": "teleport"},
         {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "All is well"}},
     ]
-    updates = [{"method": "session/update", "params": {"sessionId": "S", "update": update}} for update in said]
     answer = {"id": 4, "result": {"stopReason": "end_turn", "_meta": {"quota": {"token_count": {"input_tokens": "x"}}}}}
-    body = HELLO + lines(*updates, {"method": "session/update"}, {"id": 99, "result": 1}, answer) + "read -r line"
+    odd = {"method": "session/update"}, {"id": 99, "result": 1}
+    body = HELLO + lines(*acp_updates(*said), *odd, answer) + "read -r line"
     for version, word in (("9.9.9", "newer"), ("0.1.2", "older")):
-        async with gemini_is(body, folder, monkeypatch, version=version, offers="--experimental-acp") as harness:
+        async with gemini_is(body, monkeypatch, version=version, offers="--experimental-acp") as harness:
             events = await play(harness, "answer")
         assert events[0] == SessionStarted(continuation="S", version=version)
         notes = [event.text for event in events if isinstance(event, Progress)]
@@ -122,9 +79,9 @@ OLD = "--prompt --model --output-format stream-json --resume --approval-mode"
 
 @pytest.mark.spec("P7", "P12")
 async def test_without_acp_its_stream_of_json_is_read_and_without_that_its_text(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async with gemini_is(lines(*STREAM), folder, monkeypatch, offers=OLD) as harness:
+    async with gemini_is(lines(*STREAM), monkeypatch, offers=OLD) as harness:
         events = await play(harness, "edit")
     assert isinstance(events[0], SessionStarted)
     assert any("no --acp" in event.text for event in events if isinstance(event, Progress))
@@ -135,7 +92,7 @@ async def test_without_acp_its_stream_of_json_is_read_and_without_that_its_text(
     assert [event.paths for event in events if isinstance(event, FilesTouched)] == [("probe.txt",)]
     assert events[-1] == Result(text="It is written.")
 
-    async with gemini_is("echo 'Good morning'", folder, monkeypatch, offers="--prompt --model") as harness:
+    async with gemini_is("echo 'Good morning'", monkeypatch, offers="--prompt --model") as harness:
         events = await play(harness, "answer")
         assert events[-2:] == [TextDelta(text="Good morning"), Result(text="Good morning")]
         plant(harness)
@@ -144,16 +101,16 @@ async def test_without_acp_its_stream_of_json_is_read_and_without_that_its_text(
 
     failing = {"type": "result", "status": "error", "error": {"message": "[API Error: no]"}}
     for body, word in ((lines(STREAM[0], failing), "API Error"), (lines(STREAM[0]) + "exit 7", "7")):
-        async with gemini_is(body, folder, monkeypatch, offers=OLD) as harness:
+        async with gemini_is(body, monkeypatch, offers=OLD) as harness:
             assert word in failed(await play(harness, "answer")).message
 
 
 @pytest.mark.spec("P7")
-async def test_the_real_one_answers_without_acp_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_real_one_answers_without_acp_too(monkeypatch: pytest.MonkeyPatch) -> None:
     require("gemini")
     real = find("gemini")
     assert real is not None
-    async with gemini_is(f'exec {shlex.join(real.argv)} "$@"', folder, monkeypatch, offers=OLD) as harness:
+    async with gemini_is(f'exec {shlex.join(real.argv)} "$@"', monkeypatch, offers=OLD) as harness:
         events = await play(harness, "tool")
         assert [(event.name, event.ok) for event in events if isinstance(event, ToolResult)] == [("probe", True)]
         assert "marmalade" in results(events)[0]

@@ -17,7 +17,7 @@ from adapters.providers.conformance import CHECKS, EDITED_FILE, FOLLOW_UP, Check
 from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS
-from tests.support.programs import Cli, ProgramHarness, essential, harness_of
+from tests.support.programs import NO_PRICE, PRICE, Cli, ProgramHarness, essential, harness_of
 from tests.support.rehearsals import Rehearsed
 
 # A machine with other work takes minutes for what takes ten seconds alone.
@@ -36,8 +36,10 @@ OPENCLAW = Cli(
     keys=("OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1"),
     model="gpt-6-luna",
     patience=150.0,
-    good_options={"api": "chat"},
+    options=PRICE,
+    good_options={"api": "chat", **PRICE},
     bad_options={
+        **NO_PRICE,
         "an option it does not have": ({"temperature": 1}, "temperature"),
         "an API nobody has": ({"api": "soap"}, "api"),
     },
@@ -82,7 +84,7 @@ async def test_openclaw_behaves_as_a_program(check: program_checks.Check, harnes
 
 
 @pytest.mark.spec("P15", "P9", "T1", "P14")
-@pytest.mark.parametrize("check", essential(CHECKS, but=("reports_the_file_it_edits",)))
+@pytest.mark.parametrize("check", essential(CHECKS, but=("takes_a_follow_up",)))  # below, in one run instead of two
 async def test_openclaw_keeps_the_contract(check: Check, harness: ProgramHarness) -> None:
     harness.provider = Rehearsed(harness.provider, check.name)
     outcome = await run_check(check, harness)
@@ -90,7 +92,6 @@ async def test_openclaw_keeps_the_contract(check: Check, harness: ProgramHarness
         assert check.name == "asks_for_the_same_calls_again"  # a second attempt is another conversation of the model
 
 
-@pytest.mark.long
 @pytest.mark.spec("P9")
 async def test_a_follow_up_reaches_an_agent_at_work_and_instructions_the_model(harness: ProgramHarness) -> None:
     """In place of the tool that it wants to use. (Also: what a policy allows to be obeyed is.)"""

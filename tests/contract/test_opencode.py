@@ -10,14 +10,14 @@ import pytest
 
 from adapters.contracts import ContentBlock
 from adapters.errors import ErrorClass
-from adapters.events import ProviderEvent, Result, ToolResult
+from adapters.events import ApprovalRequested, ProviderEvent, Result, ToolResult
 from adapters.policy import Policy
 from adapters.providers.cli.opencode import OpencodeProvider, would_be_run
 from adapters.providers.conformance import CHECKS, EDITED_FILE, Check, NotApplicable, ProbeBox, run_check
 from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, failed, play
-from tests.support.programs import Cli, Doorman, ProgramHarness, essential, harness_of
+from tests.support.programs import NO_PRICE, PRICE, Cli, Doorman, ProgramHarness, essential, harness_of, plant_secrets
 from tests.support.rehearsals import Rehearsed
 
 PATCH = f"*** Begin Patch\n*** Add File: {EDITED_FILE}\n+written\n*** End Patch"
@@ -36,10 +36,18 @@ OPENCODE = Cli(
         rule("risky", reply("I will push it.", shell("git push origin main")), "It is pushed."),
         rule("linger", reply(shell(LINGER_COMMAND)), "It has ended."),
         rule("Not allowed", "I see: {text}"),
+        rule(
+            "look around",
+            reply(Call("read", {"filePath": "/workspace/notes.txt"})),
+            reply(Call("read", {"filePath": "/workspace/keys/id_rsa"})),
+            "I have seen it all.",
+        ),
     ),
     keys=("OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1"),
     model="gpt-6.1-terra",
-    bad_options={"an option it does not have": ({"temperature": 1}, "temperature")},
+    options=PRICE,
+    good_options=PRICE,
+    bad_options={"an option it does not have": ({"temperature": 1}, "temperature"), **NO_PRICE},
 )
 
 
@@ -109,6 +117,20 @@ async def test_settings_of_the_repository_are_not_obeyed_and_a_refusal_is_explai
     asked = json.dumps(harness.api.bodies)
     assert "You are a sailor." in asked
     assert "/workspace/missing.png" in asked
+
+
+@pytest.mark.spec("P8", "P14")
+async def test_what_it_reads_is_asked_about_and_it_has_no_helpers_that_nobody_hears(harness: ProgramHarness) -> None:
+    plant_secrets(harness)
+    events = await play(harness, "look around")
+    asked = [(intent.tool, intent.paths, intent.writes) for intent in harness.guard.asked]
+    assert asked == [("read", ("notes.txt",), False), ("read", ("keys/id_rsa",), False)]
+    assert [event.category for event in events if isinstance(event, ApprovalRequested)] == ["secrets"]
+    sent = json.dumps(harness.api.bodies)
+    assert "marmalade" in sent
+    assert "swordfish" not in sent
+    # A helper's questions do not come over ACP: it would wait for an answer for ever.
+    assert "task" not in {tool["function"]["name"] for tool in harness.api.bodies[0]["tools"]}
 
 
 @pytest.mark.long

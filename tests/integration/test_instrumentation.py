@@ -21,6 +21,7 @@ from adapters.providers.git_summary import diff_summary
 from adapters.providers.instrumentation import Instrumented
 from adapters.providers.watching import Watching
 from adapters.sandbox.bubblewrap import Bubblewrap
+from adapters.sandbox.none import Unconfined
 from tests.support.servers import NOBODY, private_folder
 
 pytestmark = pytest.mark.spec("P13")
@@ -396,3 +397,18 @@ async def test_a_hostile_repository_runs_nothing_outside(repository: Path, folde
     assert summary.startswith("1 file changed, 1 insertion(+), 1 deletion(-)")
     assert {path.name: path.read_text() for path in repository.glob("ran-*")} == {"ran-clean": "sandbox\n"}
     assert list(outside.iterdir()) == []
+
+
+@pytest.mark.spec("P13", "T6")
+async def test_where_nothing_is_confined_no_repository_is_asked(repository: Path, folder: Path, seen: Seen) -> None:
+    """Its filters would run on the host, which whoever chose that has allowed to agents, not to our looking."""
+    committed(repository)
+    (repository / ".gitattributes").write_text("file filter=evil\n")
+    git(repository, "config", "filter.evil.clean", f"touch {folder}/ran; cat")
+    (repository / "file").write_text("one\nthree\n")
+    assert await diff_summary(Unconfined(), repository) is None
+    async with Instrumented(Unconfined(), repository, seen):
+        (repository / "file").write_text("one\nfour\n")
+        await until(lambda: seen.paths, "files are told all the same")
+    assert seen.summaries == []
+    assert not (folder / "ran").exists()

@@ -12,14 +12,14 @@ from adapters.errors import ErrorClass
 from adapters.events import Failed, ProviderEvent, Result, SessionStarted, ToolCall, UsageReport
 from adapters.providers.conformance import ProbeBox
 from tests.support.model_api import refuse
-from tests.support.programs import ProgramHarness, environments, living
+from tests.support.programs import ProgramHarness, environments, living, program_below
 
 Check = Callable[[ProgramHarness], Awaitable[None]]
 
 
-async def play(harness: ProgramHarness, work: str, **more: object) -> list[ProviderEvent]:
+async def play(harness: ProgramHarness, work: str, box: ProbeBox | None = None, **more: object) -> list[ProviderEvent]:
     async with asyncio.timeout(harness.patience):
-        return [event async for event in harness.provider.query(harness.given(work, ProbeBox(), **more)).events]
+        return [event async for event in harness.provider.query(harness.given(work, box or ProbeBox(), **more)).events]
 
 
 def failed(events: list[ProviderEvent]) -> Failed:
@@ -48,9 +48,10 @@ async def a_servers_fault_can_pass(harness: ProgramHarness) -> None:
 
 
 async def what_it_cost_is_told(harness: ProgramHarness) -> None:
-    [*usage] = [event for event in await play(harness, "answer") if isinstance(event, UsageReport)]
+    usage = [event for event in await play(harness, "tool") if isinstance(event, UsageReport)]
     assert sum(report.input_tokens + report.cache_read_tokens + report.cache_write_tokens for report in usage) > 0
     assert sum(report.output_tokens for report in usage) > 0
+    assert all(report.cost_usd for report in usage), usage
 
 
 async def it_remembers_on_another_machine(harness: ProgramHarness) -> None:
@@ -63,12 +64,14 @@ async def it_remembers_what_it_has_continued(harness: ProgramHarness) -> None:
 
 
 async def _remembers(harness: ProgramHarness, times: int) -> None:
-    told = await play(harness, "tool")
+    box = ProbeBox()
+    told = await play(harness, "tool", box)
     for _ in range(times):
         [started] = [event for event in told if isinstance(event, SessionStarted)]
-        told = await play(harness, "resume", continuation=started.continuation)
+        told = await play(harness, "resume", box, continuation=started.continuation)
         assert [event.text for event in told if isinstance(event, Result)] == ["Good morning again"]
         assert "marmalade" in json.dumps(harness.api.bodies[-1]), "the model was not told what had been said before"
+    assert len(box.calls) == 1, "what it had done was not done once"
     assert harness.api.problems == [], "the model's real server would have refused"
 
 
@@ -78,8 +81,8 @@ async def an_unknown_continuation_is_no_silence(harness: ProgramHarness) -> None
     assert isinstance(events[-1], Failed) or any(isinstance(event, Result) for event in events)
 
 
-async def nothing_of_it_has_the_key(harness: ProgramHarness) -> None:
-    """While its own tool runs, so that its children are looked at as well."""
+async def its_children_have_no_key_and_end_with_it(harness: ProgramHarness) -> None:
+    """Not even one that its shell has put into a session of its own."""
     query = harness.provider.query(harness.given("linger", ProbeBox()))
     looked_at = b""
     with environments() as seen:
@@ -90,21 +93,9 @@ async def nothing_of_it_has_the_key(harness: ProgramHarness) -> None:
                         await asyncio.sleep(0.05)
                     looked_at = seen()
                     break
-    await query.abort()
-    assert b"PATH=" in looked_at, "nothing was looked at"
+            await query.abort()
+    assert LINGERS.encode() in looked_at, "its children were not looked at"
     assert harness.key.encode() not in looked_at
-
-
-async def stopping_leaves_no_child(harness: ProgramHarness) -> None:
-    """Not even one that its shell has put into a session of its own."""
-    query = harness.provider.query(harness.given("linger", ProbeBox()))
-    async with asyncio.timeout(harness.patience):
-        async for event in query.events:
-            if isinstance(event, ToolCall):
-                while not living(LINGERS):
-                    await asyncio.sleep(0.05)
-                break
-        await query.abort()
     assert living(LINGERS) == []
     assert query.status == "aborted"
 
@@ -118,15 +109,19 @@ async def a_terminated_program_is_a_failure(harness: ProgramHarness) -> None:
 
 
 async def _killed(harness: ProgramHarness, number: signal.Signals) -> None:
+    """The program itself, in the middle of its work: some end then as if all were well."""
     query = harness.provider.query(harness.given("slow", ProbeBox()))
     events: list[ProviderEvent] = []
     async with asyncio.timeout(harness.patience):
         async for event in query.events:
             events.append(event)
             if len(events) == 1:
+                await harness.api.arrived(1, "hanging", harness.patience)
                 assert query.pid is not None
-                os.kill(query.pid, number)
-    assert failed(events).retryable
+                os.kill(program_below(query.pid, harness.cli.name), number)
+    end = failed(events)
+    assert end.retryable
+    assert "ended with exit code" in end.message, end
     assert query.status == "failed"
 
 
@@ -145,12 +140,11 @@ PROGRAM_CHECKS: Final[tuple[Check, ...]] = (
     a_refused_key_is_told_as_that,
     a_limit_is_told_with_its_date,
     a_servers_fault_can_pass,
-    what_it_cost_is_told,
     it_remembers_on_another_machine,
+    what_it_cost_is_told,  # by what it was asked just before, where runs are kept (`rehearsals.py`)
     it_remembers_what_it_has_continued,
     an_unknown_continuation_is_no_silence,
-    nothing_of_it_has_the_key,
-    stopping_leaves_no_child,
+    its_children_have_no_key_and_end_with_it,
     a_killed_program_is_a_failure,
     a_terminated_program_is_a_failure,
     a_follow_up_after_the_end_is_too_late,

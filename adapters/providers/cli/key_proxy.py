@@ -12,22 +12,21 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import httpx2
 from starlette.types import Receive, Scope, Send
 
 from adapters.errors import ErrorClass, ProviderError
 from adapters.local_server import LocalServer
+from adapters.providers.cli.errands import RefusedError, model_asked
 from adapters.providers.cli.refusals import refusal
+from adapters.providers.cli.usage_seen import Answer, Wire, settle
 from adapters.providers.credentials import CONNECT_SECONDS, READ_SECONDS, Credentials
-
-Wire = Literal["anthropic", "openai", "gemini"]
 
 MAX_BODY: Final = 32 << 20  # more than vendors take
 AT_ONCE: Final = 8  # requests of one program
 BODY_SECONDS: Final = 60.0
-REMEMBERED: Final = 4_000  # bytes of each end of an answer
 FINAL: Final = "the model did not answer, and whoever asked has been told why"
 _OPEN: Final[dict[Wire, re.Pattern[str]]] = {
     "anthropic": re.compile(r"POST /v1/messages(/count_tokens)?|GET /v1/models(/\w[\w.:-]*)?"),
@@ -47,21 +46,9 @@ _HOP: Final = (
 
 
 @dataclass
-class Answer:
-    """Both ends of an answer, as far as it has come: there, vendors say what it has used (`usage_seen.py`)."""
-
-    first: bytes = b""
-    last: bytes = b""
-
-    def add(self, chunk: bytes) -> None:
-        self.first = (self.first + chunk[:REMEMBERED])[:REMEMBERED]
-        self.last = (self.last + chunk)[-REMEMBERED:]
-
-
-@dataclass
 class Pass:
     """One attempt's right to ask the model. `trouble` is the last answer that was none, if no good one came after.
-    `answers` are the good ones, `under_way` how many are awaited."""
+    `answers` are the good ones, as far as they are of use (`usage_seen.py`), `under_way` how many are awaited."""
 
     socket: Path
     token: str = field(repr=False)
@@ -134,13 +121,16 @@ class KeyProxy:
         try:
             async with asyncio.timeout(BODY_SECONDS):
                 body = await _body(receive)
-            await _unless_gone(receive, self._ask(admitted, scope, body, send))
+            model = await model_asked(self._wire, scope["path"], body)
+            await _unless_gone(receive, self._ask(admitted, scope, body, model, send))
         except TimeoutError:
             await _refuse(send, 408, f"the request was not complete within {BODY_SECONDS:g} s")
         except _GoneError:
             return
         except _TooLargeError:
             await _refuse(send, 413, f"a request may have {MAX_BODY >> 20} MB")
+        except RefusedError as refused:
+            await _refuse(send, refused.status, str(refused))
         except httpx2.InvalidURL:
             await _refuse(send, 400, "this is no address")
         except ProviderError as error:
@@ -155,16 +145,16 @@ class KeyProxy:
         finally:
             admitted.under_way -= 1
 
-    async def _ask(self, admitted: Pass, scope: Scope, body: bytes, send: Send) -> None:
+    async def _ask(self, admitted: Pass, scope: Scope, body: bytes, model: str, send: Send) -> None:
         credentials = self._credentials()
         credentials.require()
         async with self._http().stream(
             scope["method"], self._address(scope, credentials), content=body,
             headers=self._headers(scope["headers"], credentials),
         ) as response:  # fmt: skip
-            await self._carry(admitted, response, send)
+            await self._carry(admitted, response, model, send)
 
-    async def _carry(self, admitted: Pass, response: httpx2.Response, send: Send) -> None:
+    async def _carry(self, admitted: Pass, response: httpx2.Response, model: str, send: Send) -> None:
         """The vendor's answer, as it comes."""
         if response.status_code >= 400:
             await self._tell_refusal(admitted, response, send)
@@ -172,7 +162,7 @@ class KeyProxy:
         headers = [(name.lower(), value) for name, value in response.headers.raw if name.lower() not in _HOP]
         headers = [(name, value) for name, value in headers if name not in (b"content-encoding", b"set-cookie")]
         await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
-        answer = Answer()
+        answer = Answer(model=model)
         admitted.answers.append(answer)
         try:
             async for chunk in response.aiter_bytes():
@@ -184,6 +174,8 @@ class KeyProxy:
                 ErrorClass.TRANSPORT,
             )
             return  # which closes the connection: the program sees it break as well
+        finally:
+            settle(self._wire, admitted.answers, answer)
         admitted.trouble = None
         await send({"type": "http.response.body", "body": b""})
 

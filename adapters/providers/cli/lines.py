@@ -14,22 +14,19 @@ CHUNK: Final = 1 << 16
 async def lines(stream: asyncio.StreamReader, longest: int = LONGEST_LINE) -> AsyncIterator[str]:
     """Each line without its end, the last one also if it has none; bytes that are no UTF-8 become U+FFFD. Raises
     ProviderError for a line that is longer than anybody needs."""
-    parts: list[bytes] = []
-    size = 0
+    begun = bytearray()  # not a list of pieces: a program that prints byte by byte would fill memory with their frames
     while chunk := await stream.read(CHUNK):
         *ended, rest = chunk.split(b"\n")
         for piece in ended:
-            parts.append(piece)
-            yield _text(parts)
-            parts, size = [], 0
-        if rest:
-            parts.append(rest)
-            size += len(rest)
-        if size > longest:
+            begun += piece
+            yield _text(begun)
+            begun.clear()
+        begun += rest
+        if len(begun) > longest:
             raise ProviderError(f"the program printed a line of more than {longest >> 20} MB", ErrorClass.INTERNAL)
-    if parts:
-        yield _text(parts)
+    if begun:
+        yield _text(begun)
 
 
-def _text(parts: list[bytes]) -> str:
-    return b"".join(parts).decode("utf-8", "replace").removesuffix("\r")
+def _text(line: bytearray) -> str:
+    return line.decode("utf-8", "replace").removesuffix("\r")

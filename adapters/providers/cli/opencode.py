@@ -17,8 +17,9 @@ from adapters.providers import catalog
 from adapters.providers.cli.acp.driver import AcpDriver, Doors, Launch
 from adapters.providers.cli.acp.query import AcpQuery
 from adapters.providers.cli.installation import detection, inspected, note_on
-from adapters.providers.cli.key_proxy import KeyProxy, Wire
-from adapters.providers.cli.options import check_none, refusal
+from adapters.providers.cli.key_proxy import KeyProxy
+from adapters.providers.cli.options import check_known, refusal
+from adapters.providers.cli.usage_seen import Wire
 from adapters.providers.credentials import is_openai, openai_credentials
 from adapters.station import MCP_SERVER, Needs
 from adapters.workspace import Workspace
@@ -34,6 +35,7 @@ SETTINGS: Final = ("opencode.json", "opencode.jsonc")
 MAX_SETTINGS: Final = 1 << 20
 MAX_OUTPUT: Final = 32_000  # tokens
 TOOL_MILLISECONDS: Final = 600_000
+ASKED: Final = ("edit", "bash", "read", "grep", "webfetch", "websearch", "external_directory")
 
 
 class OpencodeProvider(AcpDriver):
@@ -58,7 +60,7 @@ class OpencodeProvider(AcpDriver):
         return await detection(PROGRAM, TRIED)
 
     def check(self, options: Mapping[str, Any]) -> None:
-        check_none(self.manifest.adapter_id, options)
+        check_known(self.manifest.adapter_id, options, "price")
 
     def proxy(self, options: Mapping[str, Any]) -> tuple[Wire, KeyProxy]:
         return "openai", self._proxies.setdefault("openai", KeyProxy("openai", openai_credentials, final=True))
@@ -140,7 +142,8 @@ class OpencodeProvider(AcpDriver):
                 }
             },
             "permission": {
-                **dict.fromkeys(("edit", "bash", "webfetch", "websearch", "external_directory"), "ask"),
+                **dict.fromkeys(ASKED, "ask"),
+                "task": "deny",  # a helper's questions reach nobody over ACP, and it waits for ever
                 f"{MCP_SERVER}_*": "allow",
             },
             "agent": {"title": {"disable": True}},  # nobody sees it, and it would be one more call of the model

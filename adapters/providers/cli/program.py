@@ -18,9 +18,10 @@ from adapters.errors import ErrorClass, ProviderError, SandboxError
 from adapters.events import Stderr
 from adapters.providers.cli.home import put
 from adapters.providers.cli.installation import Installation
-from adapters.providers.cli.lines import lines
+from adapters.providers.cli.lines import CHUNK, lines
 from adapters.sandbox.port import Command, Door, SandboxLimits, SandboxProcess
 from adapters.station import Station
+from adapters.uninterrupted import uninterrupted
 
 GB: Final = 1 << 30
 # They keep whole conversations in memory, and run compilers and tests.
@@ -29,6 +30,7 @@ LAST_WORDS: Final = 20  # lines
 STDERR_LINES: Final = 500  # events; a program that complains for ever is not listened to for ever
 STDERR_LINE: Final = 2_000  # characters
 EXIT_SECONDS: Final = 10.0
+PARTING_SECONDS: Final = 5.0  # to write down what it remembers
 
 Say = Callable[[Stderr], Awaitable[None]]
 
@@ -99,11 +101,11 @@ class Program:
 
     async def _listen(self) -> None:
         number = 0
-        async for line in lines(self._process.stderr):
-            self._last_words.append(line[:STDERR_LINE])
+        async for line in _beginnings(self._process.stderr):
+            self._last_words.append(line)
             number += 1
             if line.strip() and number <= STDERR_LINES:
-                await self._say(Stderr(text=line[:STDERR_LINE]))
+                await self._say(Stderr(text=line))
 
     async def _end_listening(self) -> None:
         """What is in the pipe is there at once; whoever holds it open is not waited for."""
@@ -137,7 +139,7 @@ async def started(
     try:
         yield program
     finally:
-        await asyncio.shield(asyncio.ensure_future(program.stop()))
+        await uninterrupted(program.stop())
 
 
 async def lay_out(given: QueryInput, files: Mapping[str, str]) -> None:
@@ -160,6 +162,7 @@ def command_of(
         home=station_of(given).home,
         doors=tuple(doors),
         limits=LIMITS,
+        parting_seconds=PARTING_SECONDS,
     )
 
 
@@ -173,6 +176,23 @@ def place_of(given: QueryInput) -> tuple[str, str]:
     """Where its workspace and its home are, as the program will see them."""
     station = station_of(given)
     return station.sandbox.place(Command(argv=(), workspace=Path(given.cwd).absolute(), home=station.home.absolute()))
+
+
+async def _beginnings(stream: asyncio.StreamReader) -> AsyncIterator[str]:
+    """The first STDERR_LINE characters of each line. Read to the end whatever comes: a full pipe stops the program."""
+    most, begun = 4 * STDERR_LINE, b""  # bytes; a character has at most four
+    while chunk := await stream.read(CHUNK):
+        *ended, rest = chunk.split(b"\n")
+        for piece in ended:
+            yield _beginning(begun + piece)
+            begun = b""
+        begun = (begun + rest)[:most]
+    if begun:
+        yield _beginning(begun)
+
+
+def _beginning(line: bytes) -> str:
+    return line.decode("utf-8", "replace").removesuffix("\r")[:STDERR_LINE]
 
 
 def parse(name: str, line: str) -> dict[str, Any]:

@@ -10,9 +10,9 @@ from adapters.contracts import Detection, Manifest, Query, QueryInput
 from adapters.events import UsageReport
 from adapters.providers import catalog
 from adapters.providers.cli.installation import Installation
-from adapters.providers.cli.key_proxy import KeyProxy, Pass, Wire
+from adapters.providers.cli.key_proxy import KeyProxy, Pass
 from adapters.providers.cli.program import place_of, station_of
-from adapters.providers.cli.usage_seen import used
+from adapters.providers.cli.usage_seen import Wire, beyond, used_by_model
 from adapters.sandbox.port import Door
 from adapters.station import Needs
 
@@ -50,18 +50,18 @@ class Launch:
     seed: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Meter:
     """What was used of the model, as its server counts."""
 
     wire: Wire
     admitted: Pass
+    told: dict[str, catalog.Tokens] = field(default_factory=dict)
 
-    def read(self) -> catalog.Tokens:
-        """Since it was last read."""
-        seen = used(self.wire, self.admitted.answers)
-        self.admitted.answers.clear()
-        return seen
+    def read(self) -> dict[str, catalog.Tokens]:
+        """Since it was last read, by the model that was asked."""
+        before, self.told = self.told, used_by_model(self.wire, self.admitted.answers)
+        return dict(beyond(self.told, before))
 
 
 class AcpDriver(ABC):
@@ -96,10 +96,10 @@ class AcpDriver(ABC):
 
     def usage(self, given: QueryInput, meter: Meter | None, told: catalog.Tokens = NOTHING) -> Iterator[UsageReport]:
         """What the model's server has counted, else what the program says."""
-        seen = meter.read() if meter is not None else NOTHING
-        used = told if seen == NOTHING else seen
-        if used != NOTHING:
-            yield catalog.usage_report(self.vendor(given), self.model(given), used, given.options)
+        seen = meter.read() if meter is not None else {}
+        for model, used in (seen or {"": told}).items():
+            if used != NOTHING:
+                yield catalog.usage_report(self.vendor(given), model or self.model(given), used, given.options)
 
     def worded(self, text: str) -> str:
         """A message, so that the program takes it for one."""

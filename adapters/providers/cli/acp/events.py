@@ -39,6 +39,7 @@ from adapters.events import (
     ToolResult,
 )
 from adapters.providers.catalog import Tokens, tokens
+from adapters.providers.talking import CALLS, fits, joined
 from adapters.risk import Intent
 
 # Updates about the agent's own screen, and echoes of what we have said.
@@ -67,6 +68,7 @@ class Call:
     diffs: dict[str, str] = field(default_factory=dict)
     said: bool = False
     over: bool = False
+    large: bool = False  # more than anybody can judge, and not kept
 
     def learn(self, update: ToolCallUpdate | ToolCallStart) -> None:
         self.kind = update.kind or self.kind
@@ -80,6 +82,13 @@ class Call:
                 self.paths[part.path] = None
                 before, after = (len((text or "").splitlines()) for text in (part.old_text, part.new_text))
                 self.diffs[part.path] = f"{before} -> {after} lines"
+        if not fits([self.title, self.given, *self.paths, *self.diffs]):
+            self.title = ""
+            self.large = True
+            self.forget()
+
+    def forget(self) -> None:
+        self.given, self.paths, self.diffs = {}, {}, {}
 
     @property
     def command(self) -> str:
@@ -138,7 +147,7 @@ class Listener:
             return
         if isinstance(update, AgentThoughtChunk):
             if isinstance(update.content, TextContentBlock):
-                self._thought += update.content.text
+                self._thought = joined(self._thought, update.content.text)
             return
         if update.session_update in SILENT:
             return
@@ -146,7 +155,7 @@ class Listener:
         match update:
             case AgentMessageChunk(content=TextContentBlock(text=text)):
                 self.busy = True
-                self._text += text
+                self._text = joined(self._text, text)
                 yield TextDelta(text=text)
             case ToolCallStart() | ToolCallProgress():
                 self.busy = True
@@ -205,12 +214,15 @@ class Listener:
             if call.diffs:
                 summary = "; ".join(f"{self._relative(path)}: {lines}" for path, lines in call.diffs.items())
                 yield DiffAvailable(summary=summary[:SHOWN])
+        call.forget()
 
     def _call(self, update: ToolCallStart | ToolCallUpdate) -> Call:
         call = self._calls.get(update.tool_call_id)
         if call is None:
             name = self._name_of(update.tool_call_id, update.title or "", update.kind or "")
             call = self._calls[update.tool_call_id] = Call(update.tool_call_id, name)
+            if len(self._calls) > CALLS:
+                del self._calls[next(iter(self._calls))]
         call.learn(update)
         return call
 
@@ -220,9 +232,11 @@ class Listener:
     # --- What it asks ---
 
     def asked(self, said: Mapping[str, Any]) -> Asked:
-        """Raises ValidationError if the question is none."""
+        """Raises ValueError if the question is none."""
         request = RequestPermissionRequest.model_validate(said)
         call = self._call(request.tool_call)
+        if call.large:
+            raise ValueError("the call is larger than anybody can judge")
         self.busy = True
         # A program's own tools have kinds, and models choose their titles.
         ours = call.name in self._ours and call.kind in ("", "other")

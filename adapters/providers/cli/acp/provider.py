@@ -5,7 +5,6 @@ is never among them: the program gets a token in its place, in the variable that
 
 import asyncio
 import base64
-import contextlib
 import os
 import re
 from collections.abc import Mapping
@@ -15,17 +14,21 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, field_validator
 
 from adapters.contracts import Capabilities, Detection, Manifest, QueryInput
+from adapters.errors import ErrorClass, ProviderError
+from adapters.events import Progress
 from adapters.providers import catalog
 from adapters.providers.cli.acp.driver import AcpDriver, Doors, Launch, Meter
 from adapters.providers.cli.acp.query import AcpQuery
-from adapters.providers.cli.home import pack, put, unpack
+from adapters.providers.cli.home import pack, put, remove, unpack
 from adapters.providers.cli.installation import Installation, find
-from adapters.providers.cli.key_proxy import KeyProxy, Wire
-from adapters.providers.cli.options import refusal
+from adapters.providers.cli.key_proxy import KeyProxy
+from adapters.providers.cli.options import check_shared, refusal
 from adapters.providers.cli.program import station_of
+from adapters.providers.cli.usage_seen import Wire
 from adapters.providers.credentials import anthropic_credentials, gemini_credentials, is_openai, openai_credentials
 from adapters.sandbox.port import Door
 from adapters.station import Needs
+from adapters.uninterrupted import uninterrupted
 
 # The patterns differ from group to group, and the fleet keeps what the provider names: so all of it goes in here.
 MEMORY: Final = ".longshore-acp/memory"
@@ -54,6 +57,7 @@ class Options(BaseModel):
     model_variable: Variable = Field("", validate_default=False)
     log_in: Word = Field("", validate_default=False)
     state: list[Word] = Field(default_factory=list, max_length=50)
+    price: dict[str, float] | None = None
 
     @field_validator("env")
     @classmethod
@@ -84,7 +88,7 @@ class Options(BaseModel):
 
 def read(options: Mapping[str, Any]) -> Options:
     try:
-        return Options.model_validate(dict(options))
+        known = Options.model_validate(dict(options))
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -93,6 +97,8 @@ def read(options: Mapping[str, Any]) -> Options:
                 f"the acp provider has no option {where}; it has: {', '.join(Options.model_fields)}"
             ) from None
         raise refusal(f"{where}: {first['msg']}") from None
+    check_shared("acp", options)
+    return known
 
 
 class AcpProvider(AcpDriver):
@@ -142,13 +148,13 @@ class AcpProvider(AcpDriver):
         ):
             if variable and value:
                 env[variable] = value
-        if given.continuation:
-            await asyncio.to_thread(_lay_out, station_of(given).home)
+        note = await asyncio.to_thread(_lay_out, station_of(given).home) if given.continuation else ""
         return Launch(
             installation=_installation(options),
             version="",
             arguments=tuple(options.args),
             env=env,
+            notes=(note,),
             prefix=given.system_prompt,
             choose="" if options.model_variable else given.model or "",
             log_in=options.log_in,
@@ -163,7 +169,11 @@ class AcpAgentQuery(AcpQuery):
         try:
             await super()._attempt(doors, opened, meter)
         finally:
-            await asyncio.to_thread(_keep, station_of(self.given).home, tuple(read(self.given.options).state))
+            try:
+                patterns = tuple(read(self.given.options).state)
+                await uninterrupted(asyncio.to_thread(_keep, station_of(self.given).home, patterns))
+            except ProviderError as error:
+                await self.say(Progress(text=f"what it remembers of this turn could not be kept: {error}"))
 
 
 def _installation(options: Options) -> Installation:
@@ -179,15 +189,26 @@ def _installation(options: Options) -> Installation:
 
 
 def _keep(home: Path, patterns: tuple[str, ...]) -> None:
-    put(home, MEMORY, base64.b64encode(pack(home, patterns)).decode() if patterns else "")
+    """What lies there now was put there by the agent, and is never to be taken for ours."""
+    try:
+        remove(home, MEMORY)
+        if patterns:
+            put(home, MEMORY, base64.b64encode(pack(home, patterns)).decode())
+    except OSError as error:
+        raise ProviderError(f"its home cannot be written ({error.strerror})", ErrorClass.INTERNAL) from error
 
 
-def _lay_out(home: Path) -> None:
-    """In a home that has nothing yet. Where it ran before, all of it is still there."""
+def _lay_out(home: Path) -> str:
+    """In a home that has nothing yet. Where it ran before, all of it is still there. What there is to say about it."""
     try:
         kept = base64.b64decode((home / MEMORY).read_text())
     except (OSError, ValueError):
-        return
-    if kept:
-        with contextlib.suppress(FileExistsError):
+        return ""
+    try:
+        if kept:
             unpack(kept, home)
+    except FileExistsError:
+        pass
+    except ProviderError as error:
+        return str(error)
+    return ""

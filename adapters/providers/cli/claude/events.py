@@ -24,6 +24,7 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.providers import catalog
+from adapters.providers.talking import remember
 from adapters.providers.wire import BY_STATUS
 from adapters.risk import Intent
 from adapters.station import MCP_SERVER
@@ -110,7 +111,7 @@ class Reader:
                     yield from self.rest()
                     number, name = _text(block.get("id")), _text(block.get("name"))
                     given = _mapping(block.get("input"))
-                    self._calls[number] = name, given
+                    remember(self._calls, number, (name, given))
                     yield ToolCall(id=number, name=our_name(name), preview=_preview(given))
 
     def _results(self, message: Mapping[str, Any]) -> Iterator[ProviderEvent]:
@@ -180,7 +181,7 @@ def intent(tool: str, given: Mapping[str, Any], workspace: str) -> Intent:
     return Intent(
         tool,
         command=_text(given.get("command")),
-        paths=tuple(_relative(_text(given[name]), workspace) for name in _PATHS if _text(given.get(name))),
+        paths=tuple(_relative(_text(given[name]), workspace) for name in (*_PATHS, "glob") if _text(given.get(name))),
         url=_text(given.get("url")),
         details=given,
         writes=tool not in ("Glob", "Grep", "LS", "Read"),

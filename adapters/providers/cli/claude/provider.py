@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapters.contracts import Capabilities, ContentBlock, Detection, Manifest, QueryInput
-from adapters.errors import ProviderError
-from adapters.events import Message, Progress, Result
+from adapters.errors import ErrorClass, ProviderError
+from adapters.events import Message, Progress, Result, UsageReport
 from adapters.providers import catalog
 from adapters.providers.cli.claude import settings as claude_settings
 from adapters.providers.cli.claude.events import OUR_TOOLS, Reader, answered, failure, intent, is_lost, results
@@ -21,6 +21,7 @@ from adapters.providers.cli.key_proxy import KeyProxy, Pass
 from adapters.providers.cli.options import check_none
 from adapters.providers.cli.program import Program, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble
+from adapters.providers.cli.usage_seen import beyond, in_all, used_by_model
 from adapters.providers.credentials import anthropic_credentials
 from adapters.sandbox.port import Door
 from adapters.station import Needs, ToolDoor
@@ -85,6 +86,7 @@ class ClaudeCodeQuery(ProgramQuery):
         self._taken: set[str] = set()  # of these, the ones the model has been shown
         self._refused = ""  # the tool call that waits for a person
         self._notes: list[str] = []
+        self._told: dict[str, catalog.Tokens] = {}  # what it says it has used, by model
 
     # --- Follow-ups ---
 
@@ -114,14 +116,24 @@ class ClaudeCodeQuery(ProgramQuery):
     # --- The conversation ---
 
     async def converse(self) -> None:
-        inspection = await inspected(PROGRAM)
+        inspection = await _inspected()
         if note := note_on(inspection, TRIED):
             self._notes.append(note)
         known = self._known_conversation()
         async with self._proxy.admit() as admitted, station_of(self.given).tool_doors.open(self.given.tools) as tools:
-            if not await self._run(inspection, known, admitted, tools):
-                self._notes.append(LOST)
-                await self._run(inspection, None, admitted, tools)
+            try:
+                if not await self._run(inspection, known, admitted, tools):
+                    self._notes.append(LOST)
+                    await self._run(inspection, None, admitted, tools)
+            finally:
+                await self._tell_rest(admitted)
+
+    async def _tell_rest(self, admitted: Pass) -> None:
+        """What its model's server has counted and it has not told: whatever it starts can ask the model as well."""
+        seen = used_by_model("anthropic", admitted.answers)
+        other = next((model for model in seen if model and model not in self._told), self.given.model)
+        for _, used in beyond({"": in_all(seen.values())}, {"": in_all(self._told.values())}):
+            await self.say(catalog.usage_report(catalog.ANTHROPIC, other or catalog.ANTHROPIC.default, used, {}))
 
     def _known_conversation(self) -> str | None:
         """None: it begins anew, because it was not asked to go on or cannot."""
@@ -141,7 +153,7 @@ class ClaudeCodeQuery(ProgramQuery):
         async with self.start(
             inspection.installation,
             [*claude_settings.arguments(self.given, inspection, home), *(("--resume", known) if known else ())],
-            env=claude_settings.environment(model_port, admitted.token),
+            env=claude_settings.environment(model_port, admitted.token, home),
             doors=(Door(model_port, admitted.socket), Door(tool_port, tools.socket)),
             files=claude_settings.files(self.given, tool_port, tools.token),
         ) as program:
@@ -192,6 +204,10 @@ class ClaudeCodeQuery(ProgramQuery):
         if message.get("type") == "user":
             self._taken |= answered(message)
         for event in reader.take(message):
+            if isinstance(event, UsageReport):
+                self._told[event.model or ""] = in_all(
+                    [self._told.get(event.model or "", catalog.Tokens()), _tokens(event)]
+                )
             # Quicker than the interruption: said on the way, for the turn is not over.
             await self.say(Message(text=event.text) if self.waits and isinstance(event, Result) else event)
         if message.get("type") == "result":
@@ -224,6 +240,21 @@ class ClaudeCodeQuery(ProgramQuery):
                 self._refused = str(request.get("tool_use_id")) if self.waits else ""
                 return {"behavior": "deny", "message": permission.why or "this is not allowed here"}
         return {"behavior": "allow", "updatedInput": given}
+
+
+def _tokens(told: UsageReport) -> catalog.Tokens:
+    return catalog.Tokens(told.input_tokens, told.output_tokens, told.cache_read_tokens, told.cache_write_tokens)
+
+
+async def _inspected() -> Inspection:
+    inspection = await inspected(PROGRAM)
+    if not inspection.offers(claude_settings.SOURCES):
+        raise ProviderError(
+            f"claude {inspection.version} has no `{claude_settings.SOURCES}`, which keeps it from obeying what lies in "
+            f"the workspace: install {TRIED[1]} (`make clis`)",
+            ErrorClass.INVALID_REQUEST,
+        )
+    return inspection
 
 
 def _content(given: QueryInput, workspace: str) -> list[dict[str, Any]]:

@@ -14,8 +14,10 @@ from adapters.providers import catalog
 from adapters.providers.cli.installation import Inspection
 from adapters.station import MCP_SERVER
 
+SOURCES: Final = "--setting-sources"  # a version without it obeys the workspace
 _PROMPT_FILE: Final = ".longshore/system-prompt.md"
 _MCP_FILE: Final = ".longshore/mcp.json"
+_SHELL_FILE: Final = ".longshore/shell.sh"  # read by each of its shells
 _QUIET: Final = {
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
     "DISABLE_AUTOUPDATER": "1",
@@ -39,15 +41,16 @@ _QUIET: Final = {
 _WITHOUT: Final = (
     *("AskUserQuestion", "CronCreate", "CronDelete", "CronList", "EnterPlanMode", "EnterWorktree", "ExitPlanMode"),
     *("ExitWorktree", "ListAgents", "Monitor", "ReportFindings", "ScheduleWakeup", "SendMessage", "WebFetch"),
-    "Workflow",
+    *("WebSearch", "Workflow"),
 )
 # Without these rules it only asks about what it finds dangerous itself: `cat .env` is not among that.
-_ASKS: Final = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Skill", "WebSearch", "Write")
+_ASKS: Final = ("Bash", "Edit", "Glob", "Grep", "NotebookEdit", "Read", "Skill", "Write")
 _SETTINGS: Final = {"permissions": {"ask": list(_ASKS)}}
 
 
-def environment(model_port: int, token: str) -> Mapping[str, str]:
-    return {**_QUIET, "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model_port}", "ANTHROPIC_API_KEY": token}
+def environment(model_port: int, token: str, home: str) -> Mapping[str, str]:
+    way = {"ANTHROPIC_BASE_URL": f"http://127.0.0.1:{model_port}", "ANTHROPIC_API_KEY": token}
+    return {**_QUIET, **way, "CLAUDE_ENV_FILE": str(Path(home, _SHELL_FILE))}
 
 
 def files(given: QueryInput, tool_port: int, token: str) -> Mapping[str, str]:
@@ -58,7 +61,11 @@ def files(given: QueryInput, tool_port: int, token: str) -> Mapping[str, str]:
         "headers": {"Authorization": f"Bearer {token}"},
         "alwaysLoad": True,
     }
-    return {_MCP_FILE: json.dumps({"mcpServers": {MCP_SERVER: server}}), _PROMPT_FILE: given.system_prompt}
+    return {
+        _MCP_FILE: json.dumps({"mcpServers": {MCP_SERVER: server}}),
+        _PROMPT_FILE: given.system_prompt,
+        _SHELL_FILE: "unset ANTHROPIC_API_KEY ANTHROPIC_BASE_URL\n",  # the model is for the agent, not for its commands
+    }
 
 
 def arguments(given: QueryInput, inspection: Inspection, home: str) -> list[str]:
@@ -66,7 +73,7 @@ def arguments(given: QueryInput, inspection: Inspection, home: str) -> list[str]
     obeys = given.policy.obey_repository
     settings = {**_SETTINGS, "enableAllProjectMcpServers": True} if obeys else _SETTINGS
     words = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"]
-    words += ["--permission-prompt-tool", "stdio", "--setting-sources", "project,local" if obeys else ""]
+    words += ["--permission-prompt-tool", "stdio", SOURCES, "project,local" if obeys else ""]
     words += ["--mcp-config", str(Path(home, _MCP_FILE)), "--settings", json.dumps(settings)]
     if not obeys:
         words += ["--strict-mcp-config"]

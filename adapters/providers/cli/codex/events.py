@@ -22,6 +22,8 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.providers import catalog
+from adapters.providers.cli.usage_seen import beyond, in_all
+from adapters.providers.talking import joined, remember
 from adapters.risk import Intent
 from adapters.station import MCP_SERVER
 
@@ -98,6 +100,7 @@ class Narration:
         self._begun = ""  # being said
         self._diff = ""
         self._used: dict[str, int] | None = None
+        self._told = catalog.Tokens()  # in reports
         self._at_work = False
         self._named: set[str] = set()
 
@@ -108,7 +111,7 @@ class Narration:
             case "item/agentMessage/delta":
                 if self._held:  # another text begins
                     yield from self.went_on()
-                self._begun += _text(said.get("delta"))
+                self._begun = joined(self._begun, _text(said.get("delta")))
                 yield TextDelta(text=_text(said.get("delta")))
             case "item/started" if isinstance(item, dict):
                 yield from self._started(item)
@@ -147,7 +150,7 @@ class Narration:
     def _started(self, item: Mapping[str, Any]) -> Iterator[ProviderEvent]:
         kind, number = _text(item.get("type")), _text(item.get("id"))
         if kind == "fileChange":
-            self.changes[number] = item
+            remember(self.changes, number, item)
         call = self._call(kind, number, item)
         if call is not None:
             yield from self.went_on()
@@ -208,17 +211,28 @@ class Narration:
                 cache_read=cached,
                 cache_write=written,
             )
+            self._told = in_all([self._told, used])
             yield catalog.usage_report(self._vendor, self._model, used, self._options)
 
+    def unreported(self, seen: Mapping[str, catalog.Tokens]) -> Iterator[UsageReport]:
+        """What its model's server has counted and it has not told: its shell can ask the model as well."""
+        for model, used in beyond(seen, {self._model: self._told}):
+            yield catalog.usage_report(self._vendor, model or self._model, used, self._options)
+
     def _unknown(self, name: str) -> Iterator[Progress]:
+        name = name[:100]
         if name not in self._named and len(self._named) < 50:
             self._named.add(name)
-            yield Progress(text=f"codex: {name[:100]}")
+            yield Progress(text=f"codex: {name}")
 
 
-def change_intent(item: Mapping[str, Any], workspace: str) -> Intent:
-    """What is approved is this very change, not any of these files."""
-    return Intent(PATCH, paths=changed_paths(item, workspace), details={"changes": item.get("changes")})
+def change_intent(item: Mapping[str, Any], workspace: str) -> Intent | None:
+    """What is approved is this very change, not any of these files. None: nobody can read what it is about."""
+    changes = item.get("changes")
+    readable = isinstance(changes, list) and all(isinstance(one, dict) and _text(one.get("path")) for one in changes)
+    if not changes or not readable:
+        return None
+    return Intent(PATCH, paths=changed_paths(item, workspace), details={"changes": changes})
 
 
 def changed_paths(item: Mapping[str, Any], workspace: str) -> tuple[str, ...]:
@@ -229,7 +243,7 @@ def changed_paths(item: Mapping[str, Any], workspace: str) -> tuple[str, ...]:
         if isinstance(change, dict):
             kind = change.get("kind")
             moved = kind.get("move_path") if isinstance(kind, dict) else None
-            found += [_text(path).removeprefix(f"{workspace}/") for path in (change.get("path"), moved) if path]
+            found += [path.removeprefix(f"{workspace}/") for path in map(_text, (change.get("path"), moved)) if path]
     return tuple(dict.fromkeys(found))
 
 

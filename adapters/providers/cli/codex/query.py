@@ -29,16 +29,19 @@ from adapters.providers.cli.json_rpc import METHOD_NOT_FOUND, JsonRpc, RpcError
 from adapters.providers.cli.key_proxy import KeyProxy
 from adapters.providers.cli.program import Program, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble
+from adapters.providers.cli.usage_seen import used_by_model
 from adapters.providers.credentials import is_openai, openai_credentials
+from adapters.providers.talking import fits
 from adapters.risk import Intent
 from adapters.sandbox.port import Door
-from adapters.station import MCP_SERVER
+from adapters.station import MCP_SERVER, Permission
 
 PROGRAM: Final = "codex"
 TRIED: Final = ("0.166.0", "0.166.0")
 SERVER: Final = "app-server"
 TOLD: Final = 300  # characters of what codex says is wrong
 UNHEARD: Final = 100
+UNREADABLE: Final = Permission("deny", "it does not say what it would do", summary="what nobody can read")
 
 
 @dataclass
@@ -97,6 +100,8 @@ class CodexQuery(ProgramQuery):
                         await self._lead(program, inspection)
                 except ProviderError as error:
                     raise with_trouble(error, admitted) from None
+                finally:
+                    await self._say_all(self._narration.unreported(used_by_model("openai", admitted.answers)))
         finally:
             self._turn = ""
             self._turn_known.set()
@@ -219,7 +224,8 @@ class CodexQuery(ProgramQuery):
 
     async def _hear(self, method: str, told: Mapping[str, Any]) -> None:
         if not self._thread:
-            self._unheard = [*self._unheard, (method, told)][:UNHEARD]
+            if len(self._unheard) < UNHEARD and fits(told):
+                self._unheard.append((method, told))
             return
         if (told.get("threadId") or self._thread) != self._thread:
             return
@@ -261,8 +267,8 @@ class CodexQuery(ProgramQuery):
                 self._turn_ended.set_exception(error)
             raise
 
-    async def _decide(self, intent: Intent, asked: Mapping[str, Any]) -> str:
-        permission = await self.ask(intent)
+    async def _decide(self, intent: Intent | None, asked: Mapping[str, Any]) -> str:
+        permission = await self.ask(intent) if intent is not None else UNREADABLE
         if permission.word == "deny":
             # A no has no room for a reason. (The turn may have ended meanwhile.)
             with contextlib.suppress(RpcError):

@@ -34,10 +34,14 @@ def thread_settings(given: QueryInput, model: str, workspace: str) -> dict[str, 
     return {**settings, "developerInstructions": given.system_prompt} if given.system_prompt else settings
 
 
-def command_intent(asked: Mapping[str, Any]) -> Intent:
-    network = asked.get("networkApprovalContext")
+def command_intent(asked: Mapping[str, Any]) -> Intent | None:
+    """None: it does not say what it is about."""
+    network, command = asked.get("networkApprovalContext"), asked.get("command")
     url = f"{network.get('protocol', 'https')}://{network.get('host', '')}" if isinstance(network, dict) else ""
-    return Intent(SHELL, command=str(asked.get("command") or ""), url=url, details={"folder": str(asked.get("cwd"))})
+    command = command if isinstance(command, str) and command.strip() else ""
+    return (
+        Intent(SHELL, command=command, url=url, details={"folder": str(asked.get("cwd"))}) if command or url else None
+    )
 
 
 def mcp_intent(asked: Mapping[str, Any]) -> Intent | None:

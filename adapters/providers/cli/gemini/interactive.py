@@ -13,10 +13,10 @@ from adapters.contracts import ContentBlock, QueryInput
 from adapters.errors import ProviderError, WorkspaceError
 from adapters.providers.cli.acp.driver import AcpDriver, Doors, opened_doors
 from adapters.providers.cli.gemini import oneshot, sessions
-from adapters.providers.cli.gemini.settings import PROGRAM, TRIED, environment, files, has_settings
+from adapters.providers.cli.gemini.settings import POLICIES, PROGRAM, TRIED, environment, files, has_settings
 from adapters.providers.cli.installation import inspected, note_on
 from adapters.providers.cli.key_proxy import Pass
-from adapters.providers.cli.options import refusal
+from adapters.providers.cli.options import check_known, refusal
 from adapters.providers.cli.program import command_of, lay_out, station_of
 from adapters.providers.cli.query import with_trouble
 from adapters.providers.cli.terminal.options import Options
@@ -32,9 +32,7 @@ priority = 999
 
 def read_options(options: Mapping[str, Any]) -> Options | None:
     """None: not interactive."""
-    if unknown := set(options) - {"interactive", *SIZE}:
-        have = ", ".join(("interactive", *SIZE))
-        raise refusal(f"the gemini provider has no option {', '.join(sorted(map(str, unknown)))}; it has: {have}")
+    check_known(PROGRAM, options, "price", "interactive", *SIZE)
     interactive = options.get("interactive", False)
     if not isinstance(interactive, bool):
         raise refusal(f"interactive: {interactive!r} is neither true nor false")
@@ -111,5 +109,5 @@ class GeminiTerminal(TerminalQuery):
 
 def settings(given: QueryInput, doors: Doors) -> dict[str, str]:
     more = {"ui": {"hideBanner": True, "hideTips": True}} | oneshot.tools(doors)
-    denied = {f"{sessions.FOLDER}/policies/longshore.toml": DENIED}
+    denied = {POLICIES: DENIED}
     return files(given, more) | sessions.registry(doors.workspace) | denied

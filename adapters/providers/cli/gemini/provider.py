@@ -15,11 +15,12 @@ from adapters.providers.cli.acp.query import AcpQuery
 from adapters.providers.cli.gemini import oneshot as gemini_oneshot
 from adapters.providers.cli.gemini import sessions as gemini_sessions
 from adapters.providers.cli.gemini.interactive import GeminiTerminal, read_options
-from adapters.providers.cli.gemini.settings import PROGRAM, TRIED, environment, files, has_settings
+from adapters.providers.cli.gemini.settings import ASKED, POLICIES, PROGRAM, TRIED, environment, files, has_settings
 from adapters.providers.cli.installation import Inspection, detection, inspected, note_on
-from adapters.providers.cli.key_proxy import KeyProxy, Wire
+from adapters.providers.cli.key_proxy import KeyProxy
 from adapters.providers.cli.options import refusal
 from adapters.providers.cli.program import Program, station_of
+from adapters.providers.cli.usage_seen import Wire
 from adapters.providers.credentials import gemini_credentials
 from adapters.sandbox.port import Door
 from adapters.station import Needs
@@ -94,7 +95,7 @@ class GeminiProvider(AcpDriver):
             version=inspection.version,
             arguments=(next((flag for flag in ACP if inspection.offers(flag)), ACP[0]), "-m", self.model(given)),
             env=environment(doors),
-            files=files(given) | gemini_sessions.registry(doors.workspace) | laid_out,
+            files=files(given) | {POLICIES: ASKED} | gemini_sessions.registry(doors.workspace) | laid_out,
             notes=(note_on(inspection, TRIED),),
             outside=not obeys,
             choose=self.model(given),

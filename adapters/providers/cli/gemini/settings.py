@@ -12,6 +12,19 @@ from adapters.providers.cli.gemini import sessions
 
 PROGRAM: Final = "gemini"
 TRIED: Final = ("0.61.0", "0.61.0")
+POLICIES: Final = f"{sessions.FOLDER}/policies/longshore.toml"
+# It reads without asking, otherwise. A helper's questions reach nobody over ACP, and it waits for ever: it has none.
+# Searching is the vendor's errand, past the policy's hosts (`errands.py`).
+ASKED: Final = """[[rule]]
+toolName = ["read_file", "read_many_files"]
+decision = "ask_user"
+priority = 999
+
+[[rule]]
+toolName = ["invoke_agent", "google_web_search"]
+decision = "deny"
+priority = 999
+"""
 
 
 def has_settings(given: QueryInput) -> bool:

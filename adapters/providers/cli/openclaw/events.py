@@ -20,6 +20,7 @@ from adapters.events import (
     ToolResult,
 )
 from adapters.providers.cli.openclaw.plugin import KEY
+from adapters.providers.talking import LONGEST_TEXT, joined, remember
 from adapters.risk import Intent
 from adapters.station import MCP_SERVER
 
@@ -58,7 +59,7 @@ class Events:
         phase = data.get("phase")
         match stream:
             case "assistant" if delta := data.get("delta"):
-                self._written += str(delta)
+                self._written = joined(self._written, str(delta))
                 yield TextDelta(text=str(delta))
             case "thinking" | "reasoning" if delta := data.get("delta"):
                 yield Thinking(text=str(delta))
@@ -73,7 +74,7 @@ class Events:
 
     def whole(self, said: Message | Result) -> Iterator[ProviderEvent]:
         """A whole text, with what of it was not written before: it writes in pieces, and not the last one always."""
-        if said.text.startswith(self._written) and said.text != self._written:
+        if len(self._written) <= LONGEST_TEXT and said.text.startswith(self._written) and said.text != self._written:
             yield TextDelta(text=said.text[len(self._written) :])
         self._written = ""
         yield said
@@ -84,7 +85,7 @@ class Events:
             args = data.get("args")
             args = args if isinstance(args, dict) else {}
             if tool in _WRITES:
-                self._edits[number] = tuple(_paths(tool, args, self._workspace))
+                remember(self._edits, number, tuple(_paths(tool, args, self._workspace)))
             yield ToolCall(id=number, name=name, preview=_preview(args))
         elif phase == "result":
             ok = not data.get("isError")

@@ -23,7 +23,7 @@ from adapters.providers.cli.key_proxy import KeyProxy, Pass
 from adapters.providers.cli.openclaw.events import OUR_TOOLS, Events, end_of, intent, our_line
 from adapters.providers.cli.openclaw.plugin import FILES, HELLO
 from adapters.providers.cli.openclaw.settings import settings
-from adapters.providers.cli.options import refusal
+from adapters.providers.cli.options import check_known, refusal
 from adapters.providers.cli.program import Program, place_of, station_of
 from adapters.providers.cli.query import ProgramQuery, with_trouble
 from adapters.providers.cli.usage_seen import used
@@ -78,8 +78,7 @@ class OpenclawProvider:
         return await detection(PROGRAM, TRIED, ("agent",))
 
     def check(self, options: Mapping[str, Any]) -> None:
-        if unknown := set(options) - {"api"}:
-            raise refusal(f"the {ADAPTER_ID} provider has no option {', '.join(sorted(unknown))}; it has: api")
+        check_known(ADAPTER_ID, options, "api", "price")
         if "api" in options and options["api"] not in _APIS:
             raise refusal(f"api: {options['api']!r} is not one of {', '.join(_APIS)}")
 
@@ -240,7 +239,8 @@ class OpenclawQuery(ProgramQuery):
     async def _tell_usage(self, admitted: Pass) -> None:
         if admitted.answers:
             model = self.given.model or OpenclawProvider.default_model
-            await self.say(catalog.usage_report(_vendor(), model, used("openai", admitted.answers), {}))
+            counted = used("openai", admitted.answers)
+            await self.say(catalog.usage_report(_vendor(), model, counted, self.given.options))
 
 
 def _arguments(inspection: Inspection, session: str, home: str, prompt: str) -> list[str]:

@@ -26,6 +26,7 @@ from adapters.sandbox.bubblewrap import PATH
 from adapters.sandbox.port import Command, SandboxProcess
 from adapters.sandbox.terminal import MOST_COLUMNS, MOST_ROWS
 from adapters.station import Needs
+from adapters.uninterrupted import uninterrupted
 
 ADAPTER_ID: Final = "terminal"
 TERM: Final = "xterm-256color"
@@ -144,8 +145,8 @@ class TerminalQuery(ProgramQuery):
             self._takes = False
             for task in work:
                 task.cancel()
+            await uninterrupted(process.stop())
             await asyncio.gather(*work, return_exceptions=True)
-            await asyncio.shield(asyncio.ensure_future(process.stop()))
 
     async def _lead(self, process: SandboxProcess, told: bool) -> None:
         answered = False

@@ -22,8 +22,8 @@ from adapters.events import (
 from adapters.providers.catalog import Tokens
 from adapters.providers.cli.acp.events import Listener, ending, name_by_title, own_name
 from adapters.providers.cli.gemini.provider import GeminiProvider
-from adapters.providers.cli.key_proxy import Answer
-from adapters.providers.cli.usage_seen import used
+from adapters.providers.cli.usage_seen import Answer, used
+from adapters.providers.talking import CALLS, LONGEST_TEXT, LONGEST_VALUE
 
 OURS = frozenset({"probe"})
 
@@ -183,5 +183,38 @@ def test_what_was_used_is_read_from_both_ends_of_an_answer() -> None:
         "\ufffd",
         '"usage": 7',
         '{"usage":{"a":' * 9,
+        '{"usage":{"a":' + "[" * 3900,
     ):
         assert used("openai", [answer(nonsense)]) == Tokens()
+
+
+def test_words_without_end_are_not_kept_without_end() -> None:
+    listener = opencode()
+    piece = "x" * (LONGEST_TEXT // 3)
+    heard(listener, *[text(piece, "agent_thought_chunk")] * 9)
+    [thought, *_] = heard(listener, *[text(piece)] * 9)
+    [answer] = listener.answered()
+    assert isinstance(thought, Thinking)
+    assert isinstance(answer, Result)
+    assert len(thought.text) == len(answer.text) == LONGEST_TEXT + 1
+
+
+def test_calls_without_end_are_forgotten() -> None:
+    listener = opencode()
+    begun = {"sessionUpdate": "tool_call", "title": "write", "kind": "edit", "status": "pending"}
+    for number in range(CALLS + 1):
+        heard(listener, {**begun, "toolCallId": str(number), "rawInput": {"path": f"{number}.txt"}})
+    over = [{"sessionUpdate": "tool_call_update", "toolCallId": n, "status": "completed"} for n in ("0", str(CALLS))]
+    assert [event.name for event in heard(listener, *over) if isinstance(event, ToolResult)] == ["tool", "write"]
+
+
+def test_a_call_that_is_larger_than_anybody_can_judge_is_not_allowed() -> None:
+    large = {"path": "a.txt", "content": "x" * LONGEST_VALUE}
+    with pytest.raises(ValueError, match="larger"):
+        opencode().asked(question(title="write", kind="edit", rawInput=large))
+    listener = opencode()
+    update = {"sessionUpdate": "tool_call", "toolCallId": "1", "title": "write", "kind": "edit"}
+    for number in range(100):
+        heard(listener, {**update, "locations": [{"path": f"{number}" * (LONGEST_VALUE // 50)}]})
+    with pytest.raises(ValueError, match="larger"):
+        listener.asked(question(title="write", kind="edit", toolCallId="1"))

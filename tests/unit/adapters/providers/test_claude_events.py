@@ -22,6 +22,7 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.providers.cli.claude.events import Reader, answered, failure, intent, is_lost, results
+from adapters.providers.talking import CALLS
 
 RECORDED = Path(__file__).with_name("claude_lines")
 
@@ -238,3 +239,16 @@ def test_nothing_it_says_breaks_the_reader(wrong: Any) -> None:
         results(message)
         is_lost(message)
         failure(message)
+
+
+@pytest.mark.spec("P5", "P12")
+def test_calls_without_end_are_forgotten() -> None:
+    reader = Reader("/workspace")
+    calls = [
+        said({"type": "tool_use", "id": str(n), "name": "Write", "input": {"file_path": f"{n}"}})
+        for n in range(CALLS + 1)
+    ]
+    ended = [{"type": "tool_result", "tool_use_id": number} for number in ("0", str(CALLS))]
+    messages = [*calls, {"type": "user", "message": {"content": ended}}]
+    events = [event for message in messages for event in reader.take(message)]
+    assert [event.id for event in events if isinstance(event, ToolResult)] == [str(CALLS)]

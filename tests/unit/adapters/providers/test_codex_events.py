@@ -23,9 +23,10 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.providers import catalog
-from adapters.providers.cli.codex.events import Narration, failure, shortstat
+from adapters.providers.cli.codex.events import Narration, change_intent, failure, shortstat
 from adapters.providers.cli.codex.requests import command_intent, mcp_intent, prompt
 from adapters.providers.conformance import ProbeBox
+from adapters.providers.talking import CALLS, LONGEST_TEXT, LONGEST_VALUE
 
 LINES = Path(__file__).parent / "codex_lines"
 pytestmark = pytest.mark.spec("P6")
@@ -161,9 +162,12 @@ def test_a_diff_in_numbers() -> None:
 
 def test_what_it_asks_for() -> None:
     intent = command_intent({"command": "/bin/sh -lc 'git push'", "cwd": "/workspace", "turnId": "u"})
+    assert intent is not None
     assert (intent.tool, intent.command, intent.url) == ("shell", "/bin/sh -lc 'git push'", "")
     network = {"command": None, "networkApprovalContext": {"host": "example.org", "protocol": "https"}}
-    assert command_intent(network).url == "https://example.org"
+    asked = command_intent(network)
+    assert asked is not None
+    assert asked.url == "https://example.org"
     tool = {"serverName": "evil", "message": "Allow?", "_meta": {"codex_approval_kind": "mcp_tool_call"}}
     assert mcp_intent(tool) is not None
     assert mcp_intent({"serverName": "evil", "message": "What is your password?", "_meta": {}}) is None
@@ -177,3 +181,47 @@ def test_a_prompt_of_several_parts() -> None:
         {"type": "localImage", "path": "/workspace/a.png"},
         {"type": "text", "text": "[attached: /workspace/b.pdf]"},
     ]
+
+
+def test_what_the_models_server_has_counted_beyond_what_it_tells_is_told() -> None:
+    counts = {"inputTokens": 100, "outputTokens": 7, "cachedInputTokens": 60, "cacheWriteInputTokens": 10}
+    one = narration()
+    list(one.hear("item/started", {}))
+    list(one.hear("thread/tokenUsage/updated", {"tokenUsage": {"total": counts, "last": counts}}))
+    same = catalog.Tokens(30, 7, 60, 10)
+    assert list(one.unreported({"gpt-6-sol": same})) == []
+    assert list(one.unreported({"gpt-6-sol": catalog.Tokens(1, 1, 1)})) == [], "what it tells is more"
+    more = {"gpt-6-sol": catalog.Tokens(130, 27, 60, 10), "gpt-6-astra": catalog.Tokens(5), "": catalog.Tokens(0, 1)}
+    assert [
+        (report.model, report.input_tokens, report.output_tokens, report.cache_read_tokens)
+        for report in one.unreported(more)
+    ] == [("gpt-6-sol", 100, 20, 0), ("gpt-6-astra", 5, 0, 0), ("gpt-6-sol", 0, 1, 0)]
+
+
+def test_words_and_changes_without_end_are_not_kept_without_end() -> None:
+    one = narration()
+    for _ in range(9):
+        list(one.hear("item/agentMessage/delta", {"delta": "x" * (LONGEST_TEXT // 3)}))
+    [message] = one.went_on()
+    assert isinstance(message, Message)
+    assert len(message.text) == LONGEST_TEXT + 1
+    for number in range(2 * CALLS):
+        line = item("fileChange", done=False, id=str(number), changes=[{"path": "/workspace/a", "diff": "x"}])
+        list(one.hear(line["method"], line["params"]))
+    line = item("fileChange", done=False, id="huge", changes=[{"path": "/workspace/a", "diff": "x" * LONGEST_VALUE}])
+    list(one.hear(line["method"], line["params"]))
+    assert len(one.changes) == CALLS
+    assert "huge" not in one.changes
+
+
+@pytest.mark.parametrize("command", [None, "", " \n", 7, ["rm", "-rf"]])
+def test_a_command_that_nobody_can_read_is_not_judged(command: object) -> None:
+    assert command_intent({"command": command, "cwd": "/workspace"}) is None
+
+
+@pytest.mark.parametrize(
+    "changes", [None, 7, [], [7], [{"path": ""}], [{"path": 5}], [{"path": "a.txt"}, {"path": {}}]]
+)
+def test_a_change_that_nobody_can_read_is_not_judged(changes: object) -> None:
+    assert change_intent({"changes": changes}, "/workspace") is None
+    assert change_intent({"changes": [{"path": "/workspace/a.txt"}]}, "/workspace") is not None

@@ -5,7 +5,9 @@ import json
 import pytest
 
 from adapters.errors import ProviderError
-from adapters.providers.cli.openclaw.events import End, end_of, intent, our_line
+from adapters.events import FilesTouched, Message, TextDelta
+from adapters.providers.cli.openclaw.events import End, Events, end_of, intent, our_line
+from adapters.providers.talking import CALLS, LONGEST_TEXT
 
 pytestmark = pytest.mark.spec("P9")
 
@@ -57,3 +59,17 @@ def test_what_a_tool_wants_is_said_in_paths_and_commands() -> None:
     patch = {"input": "*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n*** Delete File: c.py\n*** End Patch"}
     assert intent("apply_patch", patch, "/workspace").paths == ("a.py", "b.py", "c.py")
     assert intent("unheard_of", {"x": 1}, "/workspace").details == {"x": 1}
+
+
+def test_words_and_calls_without_end_are_not_kept_without_end() -> None:
+    events = Events("/workspace")
+    piece = "x" * (LONGEST_TEXT // 3)
+    for _ in range(9):
+        assert list(events.take("assistant", {"delta": piece})) == [TextDelta(text=piece)]
+    whole = Message(text=piece * 9)
+    assert list(events.whole(whole)) == [whole], "it was written before"
+    for number in range(CALLS + 1):
+        list(events.take("tool", {"phase": "start", "toolCallId": number, "name": "write", "args": {"path": "a.txt"}}))
+    results = [{"phase": "result", "toolCallId": number, "name": "write"} for number in (0, CALLS)]
+    touched = [event for result in results for event in events.take("tool", result) if isinstance(event, FilesTouched)]
+    assert len(touched) == 1
