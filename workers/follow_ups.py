@@ -38,11 +38,12 @@ class FollowUps:
                 if await query.push(self._told(new)):
                     await self._join(new)
 
-    async def take(self) -> None:
-        """What has come joins the turn, and the agent is told by its next attempt."""
+    async def take(self) -> bool:
+        """What has come joins the turn, and the agent is told by its next attempt. False: nothing has."""
         async with self._one_at_a_time:
             if new := await self._new():
                 await self._join(new)
+            return bool(new)
 
     async def _new(self) -> list[AnyRow]:
         return joining(await self._db.read(lambda conn: due_messages(conn, self._turn.lease.session_id)))

@@ -111,16 +111,13 @@ class ProgramRun:
     @property
     def parked(self) -> ParkedError | None:
         """What it waits for, if it has asked somebody."""
-        return self._asked()
-
-    def _asked(self) -> ParkedError | None:
         asked = [one.parked for one in (self._guard, self._binding) if one is not None and one.parked is not None]
         return min(asked, key=lambda parked: parked.seconds, default=None)
 
     async def waits(self) -> ParkedError | None:
         """The same after its end, when the rows tell: a call may have been cut off behind its question."""
-        if (parked := self._asked()) is not None:
-            return parked
+        if self.parked is not None:
+            return self.parked
         left = await self._runtime.db.read(self._left, patience=PATIENCE_SECONDS)
         return None if left is None else ParkedError("it has asked a person", left)
 
@@ -147,9 +144,9 @@ class ProgramRun:
         home = await held.enter_async_context(runtime.homes.lend(state))
         held.push_async_callback(self._watch.aclose)
         await self._watch.enter_async_context(Instrumented(sandbox, Path(given.cwd), self._see))
-        self._station = Station(sandbox, home, self, self._guard)
         if wait := await runtime.breaker.try_again(self._account):
             raise is_down(name, wait)
+        self._station = Station(sandbox, home, self, self._guard)
         messages = given.messages if prompt == given.prompt else (prompt,)
         return replace(given, prompt=prompt, messages=messages, station=self._station)
 

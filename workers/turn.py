@@ -22,7 +22,6 @@ from adapters.transcript import Item, Said
 from models.consent import is_awaited
 from models.database import uninterrupted
 from models.errors import LeaseLostError, StoreError
-from models.inbox import waits_to_interrupt
 from models.turns import has_finished
 from workers.budget import Purse, limits_of
 from workers.compaction import Compactor
@@ -35,6 +34,7 @@ from workers.gate import FleetGate
 from workers.ingest import record_rejection
 from workers.journal import Journal
 from workers.loop import Stop, current_job
+from workers.mail import Mail
 from workers.media import Media
 from workers.model_journal import ModelJournal
 from workers.opening import Elsewhere, NoSuchSession, NothingToDo, OpenedTurn, open_next
@@ -51,9 +51,6 @@ from workers.verdicts import Failure
 from workers.watchdog import SilenceError, Watchdog
 
 log = structlog.get_logger()
-
-# So long an ending turn waits for a follow-up that the agent was told of to be written down.
-JOIN_SECONDS = 10.0
 
 WakeOutcome = Literal[
     "nothing", "elsewhere", "completed", "waiting", "parked", "failed", "cancelled", "handed_over", "lost"
@@ -129,24 +126,19 @@ class _Attempt:
         self._notebook: ModelJournal | None = None
         self._purse: Purse | None = None
         self._program: ProgramRun | None = None
-        self._follow_ups: FollowUps | None = None
-        self._query: Query | None = None
+        self._mail = Mail(runtime.db, turn.lease.session_id)
         self._watches = False
-        self._mail = False
-        self._looking: asyncio.Task[None] | None = None
-        self._cut_short = False
         self._unpaid: list[UsageReport] = []
 
     async def run(self, *, stopped: bool) -> Ended:
         with self._runtime.leases.hold(self._turn.lease, self._job) as self._held:
-            self._held.on_mail = self._look_for_mail
+            self._held.on_mail = self._mail.ring
             try:
                 ended = await (self._stopped() if stopped else self._run())
                 ended.deliveries += self._purse.deliveries if self._purse is not None else []
                 return ended
             finally:
-                if self._looking is not None:
-                    self._looking.cancel()
+                self._mail.cancel()
                 await self._journal.close()  # also when the lease is lost: nothing flushes behind our back
 
     async def _run(self) -> Ended:
@@ -168,7 +160,7 @@ class _Attempt:
             return await self._put_away(parked)
         if failure is not None:
             return await self._ending.fail(failure, other, self._interrupted(failure.message))
-        if self._cut_short:
+        if self._mail.cut_short:
             return await self._ending.hand_over(self._interrupted(CUT_SHORT))
         try:
             return await self._complete()
@@ -234,41 +226,6 @@ class _Attempt:
         same_journal = self._loop is not None and isinstance(providers.get(other.provider), ModelProvider)
         return other if same_journal or not await self._ending.has_said_something() else None
 
-    def _look_for_mail(self) -> None:
-        """Somebody said something while the turn runs."""
-        self._mail = True
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
-
-    async def _look(self) -> None:
-        """In our own loop it joins before the next model call anyway; does it wait for that? Another agent is told, if
-        it listens."""
-        while self._mail:
-            self._mail = False
-            if self._loop is not None:
-                await self._interrupt_if_wanted(self._loop)
-            elif self._follow_ups is not None and self._query is not None:
-                await self._follow_up(self._follow_ups, self._query)
-
-    async def _interrupt_if_wanted(self, loop: ToolLoop) -> None:
-        call = loop.number
-        if await self._waits_to_interrupt() and loop.number == call:  # else it has joined the call that runs now
-            loop.interrupt()
-
-    async def _waits_to_interrupt(self) -> bool:
-        return await self._runtime.db.read(lambda conn: waits_to_interrupt(conn, self._turn.lease.session_id))
-
-    async def _follow_up(self, follow_ups: FollowUps, query: Query) -> None:
-        program = self._program
-        if program is not None and program.parked is not None:
-            return  # what it says now is no answer; it will be asked when it goes on
-        if program is not None and program.remembers and await self._waits_to_interrupt():
-            self._cut_short = True
-            await follow_ups.take()
-            await query.abort()
-        else:
-            await follow_ups.pass_on(query)
-
     def _verdict(self) -> Failure:
         assert self._turn.verdict is not None
         return Failure(*self._turn.verdict, retryable=False)
@@ -282,7 +239,7 @@ class _Attempt:
         query: Query | None = None
         servers = AsyncExitStack()
         try:
-            query = self._query = await self._start(provider, servers)
+            query = await self._start(provider, servers)
             if isinstance(query, Terminal):
                 self._held.on_control = (await servers.enter_async_context(Takeover(query, self._journal))).hear
             async for event in self._watchdog.watch(query.events):
@@ -321,12 +278,7 @@ class _Attempt:
         self._held.ending = True  # what comes now is for the next turn
         async with held:
             try:
-                if self._looking is not None and self._follow_ups is not None:
-                    # What the agent was told is to be the turn's. (It may be waiting for a program that never answers.)
-                    await asyncio.wait({self._looking}, timeout=JOIN_SECONDS)
-                    self._looking.cancel()
-                    await asyncio.wait({self._looking})
-                    self._heed(self._looking)
+                await self._mail.close()
             finally:
                 if query is not None:
                     await query.abort()
@@ -343,14 +295,6 @@ class _Attempt:
             self._unpaid = self._heard.usage
         except Exception:  # figures that no column holds cost nobody the answer
             log.exception("turn.not_charged", turn=self._turn.id)
-
-    def _heed(self, looked: asyncio.Task[None]) -> None:
-        """What came of a look for mail: who has lost the session must know; else the message has its turn later."""
-        if looked.cancelled() or (error := looked.exception()) is None:
-            return
-        if isinstance(error, LeaseLostError):
-            raise error
-        log.warning("turn.mail_not_passed_on", turn=self._turn.id, error=repr(error))
 
     async def _watch_workspace(self, held: AsyncExitStack) -> None:
         """From the first tool on that may change files. (A program's is watched from its start.)"""
@@ -395,12 +339,14 @@ class _Attempt:
         )
         if isinstance(provider, ModelProvider):
             return await self._start_loop(provider, given, media)
-        if provider.manifest.capabilities.push:
-            plain = provider.manifest.capabilities.plain_texts
-            self._follow_ups = FollowUps(runtime.db, self._journal, turn, media, plain=plain)
         if isinstance(provider, ProgramProvider):
             given = await self._prepare_program(provider, given, media, servers)
-        return provider.query(given)
+        query = provider.query(given)
+        if provider.manifest.capabilities.push:
+            plain = provider.manifest.capabilities.plain_texts
+            follow_ups = FollowUps(runtime.db, self._journal, turn, media, plain=plain)
+            self._mail.for_agent(query, follow_ups, self._program)
+        return query
 
     async def _prepare_program(
         self, provider: ProgramProvider, given: QueryInput, media: Media, held: AsyncExitStack
@@ -432,6 +378,7 @@ class _Attempt:
             self._watchdog.alive,
             media.load,
         )
+        self._mail.for_loop(self._loop)
         return self._loop
 
     def _hear(self, said: ProviderEvent, query: Query) -> None:
@@ -445,7 +392,7 @@ class _Attempt:
                 self._heard.usage.append(event)
             case SessionStarted():
                 self._heard.continuation = event.continuation
-                self._look_for_mail()  # what came before it could be told
+                self._mail.ring()  # what came before it could be told
             case Failed():
                 self._heard.failure = event
             case ToolResult(id=call_id) if self._tools is not None and call_id in self._tools.told:

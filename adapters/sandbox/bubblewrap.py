@@ -31,7 +31,7 @@ from adapters.sandbox.launch import (
 )
 from adapters.sandbox.port import HOME, WORKSPACE, Command, Probe
 from adapters.sandbox.probing import CHECKS, try_out
-from adapters.sandbox.process import NamespaceGrip, Supervised
+from adapters.sandbox.process import NamespaceGrip, Supervised, whole
 from adapters.sandbox.proxy import Resolver, open_proxy, public_addresses
 from adapters.sandbox.seccomp import seccomp_program
 from adapters.sandbox.terminal import PseudoTerminal, on_terminal
@@ -101,6 +101,9 @@ class Bubblewrap:
         return await try_out(self, tuple(CHECKS), self._workspace_root)
 
     async def start(self, command: Command) -> Supervised:
+        return await whole(self._start(command))
+
+    async def _start(self, command: Command) -> Supervised:
         check_command(command)
         if self.uid is not None:
             for folder in (command.workspace, *([command.home] if command.home else ())):

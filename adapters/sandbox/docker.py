@@ -19,7 +19,7 @@ from adapters.sandbox.disk import Disk
 from adapters.sandbox.launch import OPEN_FILES, Pipes, check_command, fixed_ports, forwarded, hand_over, inside, spawn
 from adapters.sandbox.port import HOME, WORKSPACE, Command, Probe
 from adapters.sandbox.probing import try_out
-from adapters.sandbox.process import KILL_SECONDS, WATCH_SECONDS, Supervised
+from adapters.sandbox.process import KILL_SECONDS, WATCH_SECONDS, Supervised, whole
 from adapters.sandbox.proxy import Resolver, open_proxy, public_addresses
 
 _OURS = "/run/longshore"
@@ -75,6 +75,9 @@ class Docker:
         return await try_out(self, _CHECKS, self._workspace_root)
 
     async def start(self, command: Command) -> Supervised:
+        return await whole(self._start(command))
+
+    async def _start(self, command: Command) -> Supervised:
         check_command(command)
         if command.terminal is not None:
             raise SandboxError("a program in a container gets no terminal here: set LONGSHORE_SANDBOX=bubblewrap")

@@ -13,7 +13,7 @@ from adapters.sandbox import forwarder
 from adapters.sandbox.disk import Disk
 from adapters.sandbox.launch import check_command, forwarded, limited, spawn
 from adapters.sandbox.port import Command, Probe
-from adapters.sandbox.process import GroupGrip, Supervised
+from adapters.sandbox.process import GroupGrip, Supervised, whole
 from adapters.sandbox.terminal import PseudoTerminal, on_terminal
 
 
@@ -42,6 +42,9 @@ class Unconfined:
 
     async def start(self, command: Command) -> Supervised:
         """`hosts` and `readable` mean nothing here: everything can be reached."""
+        return await whole(self._start(command))
+
+    async def _start(self, command: Command) -> Supervised:
         check_command(command)
         full = await self._disk.full(command.workspace, command.limits.disk_bytes)
         env = {"PATH": _path(), "HOME": str(command.home or command.workspace), "LANG": "C.UTF-8"} | dict(command.env)

@@ -7,15 +7,16 @@ import asyncio
 import contextlib
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from adapters.sandbox.disk import Disk
 from adapters.sandbox.launch import Pipes
 from adapters.sandbox.looking import look
 from adapters.sandbox.memory import children, exceeds, family, living_in_group, living_in_session
 from adapters.sandbox.port import Command
+from adapters.uninterrupted import uninterrupted
 
 WATCH_SECONDS = 0.25
 # So long a program may take to end by itself when its input has.
@@ -135,6 +136,11 @@ class Supervised:
         # What a grandchild outside our reach still holds open must not keep our ends open.
         self._transport.close()
 
+    async def end(self) -> None:
+        """At once, without being asked."""
+        await self._end_for_good()
+        await self.stop()
+
     async def _end_for_good(self) -> None:
         await self.grip.kill()
         if not await self._ended_within(KILL_SECONDS):
@@ -144,6 +150,23 @@ class Supervised:
     async def _ended_within(self, seconds: float) -> bool:
         await asyncio.wait({self._pipes.exited}, timeout=seconds)
         return self._pipes.exited.done()
+
+
+async def whole(start: Coroutine[Any, Any, Supervised]) -> Supervised:
+    """A start that is cancelled comes to its end, and then what was started does. Cut off in the middle, asyncio may
+    wait for ever for a child whose pipes it has not opened yet, and bwrap leave half a sandbox that nobody finds."""
+    starting = asyncio.ensure_future(start)
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await uninterrupted(_undo(starting))
+        raise
+
+
+async def _undo(starting: "asyncio.Task[Supervised]") -> None:
+    await asyncio.wait({starting})
+    if starting.exception() is None:
+        await starting.result().end()
 
 
 class NamespaceGrip:

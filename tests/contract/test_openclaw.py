@@ -44,6 +44,8 @@ OPENCLAW = Cli(
         "an API nobody has": ({"api": "soap"}, "api"),
     },
 )
+# Ten seconds each, and told by the same words of its driver as those that are run every time.
+RARELY = ("a_refused_key_is_told_as_that", "a_servers_fault_can_pass", "a_terminated_program_is_a_failure")
 PWN = "require('node:fs').writeFileSync('/workspace/PWNED', 'x')"
 HOSTILE = {
     # Under our plug-in's own name: the only one that is allowed.
@@ -74,7 +76,7 @@ async def harness(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProgramHarne
 
 
 @pytest.mark.spec("P9", "P12", "F9", "F10")
-@pytest.mark.parametrize("check", essential(PROGRAM_CHECKS))
+@pytest.mark.parametrize("check", essential(PROGRAM_CHECKS, but=RARELY))
 async def test_openclaw_behaves_as_a_program(check: program_checks.Check, harness: ProgramHarness) -> None:
     harness.provider = Rehearsed(harness.provider, check.__name__)
     await check(harness)

@@ -11,6 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -404,6 +405,28 @@ async def test_a_program_that_ends_with_its_input_is_not_killed(sandbox: Sandbox
     started = await sandbox.start(sh(workspace, "cat > /dev/null; exit 7"))
     await started.stop()
     assert await started.wait() == 7
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("seconds", [0.0, 0.1])
+async def test_a_start_that_is_cancelled_leaves_nothing_and_does_not_hang(
+    sandbox: Sandbox, workspace: Path, marked: Marked, monkeypatch: pytest.MonkeyPatch, seconds: float
+) -> None:
+    """Also just between the child's beginning and that of its pipes, which takes long where much else is done."""
+    loop = asyncio.get_running_loop()
+    connect = loop.connect_write_pipe
+
+    async def connect_late(*given: Any, **more: Any) -> Any:
+        await asyncio.sleep(0.3)
+        return await connect(*given, **more)
+
+    monkeypatch.setattr(loop, "connect_write_pipe", connect_late)
+    starting = asyncio.create_task(sandbox.start(sh(workspace, f"sleep {marked.seconds}")))
+    await asyncio.wait({starting}, timeout=seconds)
+    starting.cancel()
+    await asyncio.wait({starting}, timeout=20)
+    assert starting.cancelled(), "it hangs"
+    assert marked.alive() == []
 
 
 async def test_several_may_wait_for_the_same_program(sandbox: Sandbox, workspace: Path) -> None:

@@ -71,7 +71,7 @@ async def test_a_question_whose_call_was_cut_off_is_waited_for(
 ) -> None:
     """It is on record, whoever had asked it has not heard that it waits."""
     fleet, _ = worker
-    monkeypatch.setattr(programs.ProgramRun, "_asked", lambda self: None)
+    monkeypatch.setattr(programs.ProgramRun, "parked", None)
     await fleet.send(QUESTION)
     assert await fleet.answer_wakes() == ["parked"]
 

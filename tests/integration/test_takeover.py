@@ -149,7 +149,9 @@ class Desk:
 BY_HAND = "echo by $((40 + 2)) hand\r"
 
 
-@pytest.mark.parametrize(("options", "mode"), [((), "human-led"), (("--together",), "delegated")])
+@pytest.mark.parametrize(
+    ("options", "mode"), [((), "human-led"), pytest.param(("--together",), "delegated", marks=pytest.mark.long)]
+)
 async def test_attach_shows_it_types_into_it_and_gives_it_back(
     options: tuple[str, ...], mode: str, seat: tuple[Seat, Fleet, "asyncio.Task[str]"]
 ) -> None:
@@ -195,7 +197,7 @@ async def test_whoever_only_watches_neither_takes_over_nor_types(
     assert "hand" not in str([item.event for item in at.seen if isinstance(item.event, ScreenChanged)])
 
 
-@pytest.mark.parametrize("end", ["the window is closed", "SIGTERM"])
+@pytest.mark.parametrize("end", ["the window is closed", pytest.param("SIGTERM", marks=pytest.mark.long)])
 async def test_attach_gives_it_back_however_it_is_ended(
     end: str, seat: tuple[Seat, Fleet, "asyncio.Task[str]"]
 ) -> None:
