@@ -44,8 +44,11 @@ OPENCLAW = Cli(
         "an API nobody has": ({"api": "soap"}, "api"),
     },
 )
-# Ten seconds each, and told by the same words of its driver as those that are run every time.
-RARELY = ("a_refused_key_is_told_as_that", "a_servers_fault_can_pass", "a_terminated_program_is_a_failure")
+# Ten seconds each: `make test-long`.
+RARELY = (
+    *("a_refused_key_is_told_as_that", "a_servers_fault_can_pass", "a_limit_is_told_with_its_date"),
+    *("a_terminated_program_is_a_failure", "fails_with_a_class", "takes_a_follow_up", "reports_the_file_it_edits"),
+)
 PWN = "require('node:fs').writeFileSync('/workspace/PWNED', 'x')"
 HOSTILE = {
     # Under our plug-in's own name: the only one that is allowed.
@@ -86,7 +89,7 @@ async def test_openclaw_behaves_as_a_program(check: program_checks.Check, harnes
 
 
 @pytest.mark.spec("P15", "P9", "T1", "P14")
-@pytest.mark.parametrize("check", essential(CHECKS, but=("takes_a_follow_up",)))  # below, in one run instead of two
+@pytest.mark.parametrize("check", essential(CHECKS, but=RARELY))
 async def test_openclaw_keeps_the_contract(check: Check, harness: ProgramHarness) -> None:
     harness.provider = Rehearsed(harness.provider, check.name)
     outcome = await run_check(check, harness)
@@ -94,6 +97,7 @@ async def test_openclaw_keeps_the_contract(check: Check, harness: ProgramHarness
         assert check.name == "asks_for_the_same_calls_again"  # a second attempt is another conversation of the model
 
 
+@pytest.mark.long
 @pytest.mark.spec("P9")
 async def test_a_follow_up_reaches_an_agent_at_work_and_instructions_the_model(harness: ProgramHarness) -> None:
     """In place of the tool that it wants to use. (Also: what a policy allows to be obeyed is.)"""

@@ -180,6 +180,9 @@ async def test_an_outage_in_the_middle_is_gone_on_from_and_nothing_is_said_twice
 
 
 @pytest.mark.spec("M6", "F4", "P12")
+@pytest.mark.parametrize(
+    "cli", [CLAUDE, CODEX, pytest.param(GEMINI, marks=pytest.mark.long)], ids=lambda cli: cli.name, indirect=True
+)
 @pytest.mark.parametrize(("how", "then"), [("interrupted", "I am quick."), ("stopped", "I went on.")])
 async def test_one_that_is_interrupted_at_work_goes_on_from_there(
     fleet: Fleet, cli: Cli, api: ModelApi, folder: Path, how: str, then: str
