@@ -21,6 +21,7 @@ from tests.support.fleet import Fleet
 from workers import admission, programs
 from workers.ending import Ending
 from workers.loop import Job, Stop, StoppedError
+from workers.mail import Mail
 from workers.questions import give_answer
 from workers.turn import wake
 
@@ -165,9 +166,10 @@ async def test_an_approval_used_by_an_attempt_that_died_is_not_taken_for_a_no(wo
     assert await fleet.answer_wakes() == ["parked"]
     await approve(fleet)
     await fleet.execute(update(Approval).values(status="used"))  # and its worker dies before it says so
-    await goes_on_with(fleet, "want git push")
     assert await fleet.answer_wakes() == ["completed"]
-    assert diarist.done == ["git push"]
+    assert "- Shell (git push): boss approved it. Do it now" in str(diarist.queries[1].given.prompt)
+    [step] = await fleet.rows(Step)
+    assert step.status == "started", "the same wish, asked again, must find its approval"
 
 
 @pytest.mark.spec("M10")
@@ -240,21 +242,28 @@ async def test_what_had_done_nothing_yet_begins_again_with_the_interruption(work
 
 @pytest.mark.spec("M6", "M17")
 @sqlite_only
-async def test_nothing_is_passed_on_to_one_that_waits_for_a_person(worker: tuple[Fleet, Diarist]) -> None:
+async def test_nothing_is_passed_on_to_one_that_waits_for_a_person(
+    worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its answer would be taken for a remark of one that waits."""
+    looked, look = asyncio.Event(), Mail._look
+
+    async def watched_look(self: Mail) -> None:
+        await look(self)
+        looked.set()
+
+    monkeypatch.setattr(Mail, "_look", watched_look)
     fleet, diarist = worker
     await fleet.add_group("careful", provider="diarist", config={"policy": {"approve": ["clock"]}})
     accepted = await fleet.send("use clock {}\nlisten", agent_group="careful")
     running = asyncio.create_task(fleet.wake(accepted.session_id, "diarist"))
     await until(lambda: diarist.queries)
     await diarist.queries[0].listening.wait()
+    await looked.wait()  # for what came before it listened
+    looked.clear()
     await fleet.send("and this", agent_group="careful")
     fleet.runtime.leases.mail(accepted.session_id)
-    async with asyncio.timeout(5):
-        while (await fleet.inbox())[-1].turn_id is None and diarist.queries[0]._listens:
-            await asyncio.sleep(0.02)
-            if await asyncio.sleep(0.3, True):
-                break
+    await looked.wait()
     assert diarist.queries[0]._listens, "it was told"
     await diarist.queries[0].abort()
     assert await running == "parked"
@@ -263,9 +272,11 @@ async def test_nothing_is_passed_on_to_one_that_waits_for_a_person(worker: tuple
 @pytest.mark.spec("M6")
 @sqlite_only
 async def test_what_comes_while_another_message_is_passed_on_is_passed_on_too(
-    worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
+    make_worker: MakeDiarists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet, diarist = worker
+    """At once, and not only when the lease is renewed."""
+    fleet, diarist = await make_worker(lease_seconds=600)
+    await fleet.add_group(provider="diarist")
     session_id, _, running = await under_way(fleet, diarist, "listen\nlisten")
     pushed = DiaristQuery.push
 
@@ -281,6 +292,28 @@ async def test_what_comes_while_another_message_is_passed_on_is_passed_on_too(
     await say_meanwhile(fleet, session_id, "the first")
     assert await asyncio.wait_for(running, 20) == "completed"
     assert await answers(fleet) == ["listen\nlisten | the first | the second"]
+
+
+@pytest.mark.spec("M6")
+@sqlite_only
+async def test_what_comes_while_another_message_is_passed_on_stays_rung_for(
+    worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has the session next finds it by that, if its own bell was lost."""
+    fleet, diarist = worker
+    session_id, _, running = await under_way(fleet, diarist, "listen\nstay")
+    pushed = DiaristQuery.push
+
+    async def push(self: DiaristQuery, text: str) -> bool:
+        await fleet.send("the second")
+        return await pushed(self, text)
+
+    monkeypatch.setattr(DiaristQuery, "push", push)
+    await say_meanwhile(fleet, session_id, "the first")
+    [session] = await fleet.rows(Session)
+    assert session.woken_at is not None
+    await diarist.queries[0].abort()
+    await running
 
 
 # --- What is kept of it ------------------------------------------------------------------------------------------
