@@ -1,9 +1,9 @@
-"""The ports: what a provider and a channel are, and the tools a provider is given. Drivers implement these and know
-nothing else of ours. (A tool is in `tool_port.py`, a model API in `model_port.py`, a sandbox in `sandbox/port.py`.)"""
+"""The provider port, and the tools a provider is given. Drivers implement it and know nothing else of ours.
+(A channel is in `channel_port.py`, a tool in `tool_port.py`, a model API in `model_port.py`, a sandbox in
+`sandbox/port.py`.)"""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from adapters.events import ProviderEvent
@@ -181,108 +181,3 @@ class Provider(Protocol):
         """Refuse a group's options with a reason, when they are configured rather than when they are used."""
 
     def query(self, given: QueryInput) -> Query: ...
-
-
-# --- Channels ----------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class ChannelCapabilities:
-    """`idempotent`: sending twice with one key shows one message, so a doubtful sending is simply repeated."""
-
-    idempotent: bool
-    edits: bool = False
-    reactions: bool = False
-    typing: bool = False
-    files: bool = False
-    direct_messages: bool = False
-    max_text: int = 4000
-
-
-@dataclass(frozen=True)
-class InboundRequest:
-    """A request from a platform, as it came: `body` is raw, because signatures are made over bytes."""
-
-    headers: Mapping[str, str]  # lower-case names
-    body: bytes
-
-
-@dataclass(frozen=True)
-class InboundMessage:
-    """What a channel makes of a platform's event: ids and content, nothing about agents or sessions."""
-
-    platform_id: str
-    platform_message_id: str
-    content: dict[str, Any]
-    thread_id: str | None = None
-    sender_id: str | None = None
-    sender_name: str | None = None
-    kind: str = "chat"
-    is_mention: bool = False
-
-
-@dataclass(frozen=True)
-class Destination:
-    platform_id: str
-    thread_id: str | None = None
-
-
-@dataclass(frozen=True)
-class OutboundFile:
-    """A file that goes with a message. It lies on the sender's disk until the message is delivered."""
-
-    name: str
-    path: Path
-    media_type: str
-    size: int
-
-
-@dataclass(frozen=True)
-class OutboundMessage:
-    destination: Destination
-    content: dict[str, Any]
-    idempotency_key: str
-    kind: str = "chat"
-    files: tuple[OutboundFile, ...] = ()
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What the platform said. `platform_message_id` is how to edit or react to it later."""
-
-    platform_message_id: str | None = None
-    details: dict[str, Any] = field(default_factory=dict)
-
-
-class Channel(Protocol):
-    @property
-    def channel_type(self) -> str: ...
-
-    @property
-    def capabilities(self) -> ChannelCapabilities: ...
-
-    def verify(self, request: InboundRequest) -> None:
-        """Raise SignatureError unless the request is from the platform. Called before anything is parsed."""
-
-    def receive(self, request: InboundRequest) -> list[InboundMessage]:
-        """Extract messages from a verified request; MalformedError if it cannot be read; empty if it has none."""
-
-    def accepts(self, message: InboundMessage) -> bool:
-        """The channel's own filter (echoes, bots, what it never forwards)."""
-
-    async def deliver(self, message: OutboundMessage) -> Receipt:
-        """Send, or raise DeliveryError."""
-
-    async def edit(self, destination: Destination, platform_message_id: str, content: dict[str, Any]) -> None: ...
-
-    async def react(self, destination: Destination, platform_message_id: str, emoji: str) -> None: ...
-
-    async def show_typing(self, destination: Destination, *, on: bool) -> None: ...
-
-    async def open_dm(self, user_id: str) -> str | None:
-        """The platform id of a direct chat with a user, or None if there can be none."""
-
-    async def find_receipt(self, idempotency_key: str) -> Receipt | None:
-        """Ask the platform whether a message of that key arrived; None if it did not or cannot tell."""
-
-    async def close(self) -> None: ...

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Generic, TypeVar
 
-from adapters.contracts import Channel, Provider
+from adapters.channel_port import Channel
+from adapters.contracts import Provider
 from adapters.errors import AdapterError, BrokenDriverError, RefusedDriverError, UnknownDriverError
 from adapters.model_port import ModelProvider
 from adapters.packages.manifest import Kind

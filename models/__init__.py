@@ -2,16 +2,21 @@
 
 from models.base import Base, new_id, now
 from models.budgets import BudgetDay, Reservation
+from models.cards import Card
 from models.consent import Approval, PendingQuestion
 from models.conversation import Compaction, Event, TranscriptItem, Usage
 from models.database import Database
+from models.engagements import Engagement
 from models.fleet import Process, ProviderHealth, Rejected
 from models.groups import AgentGroup, MessagingGroup, Wiring
 from models.inbox import MessageIn
+from models.invitations import Invitation
+from models.listeners import Listener
 from models.outbox import MessageOut
 from models.people import AgentGroupMember, User, UserDm, UserRole
 from models.programs import ProgramState
 from models.sessions import Lease, Session
+from models.tokens import Token
 from models.turns import Step, Turn
 
 __all__ = [
@@ -20,10 +25,14 @@ __all__ = [
     "Approval",
     "Base",
     "BudgetDay",
+    "Card",
     "Compaction",
     "Database",
+    "Engagement",
     "Event",
+    "Invitation",
     "Lease",
+    "Listener",
     "MessageIn",
     "MessageOut",
     "MessagingGroup",
@@ -35,6 +44,7 @@ __all__ = [
     "Reservation",
     "Session",
     "Step",
+    "Token",
     "TranscriptItem",
     "Turn",
     "Usage",

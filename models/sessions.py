@@ -136,6 +136,18 @@ async def ensure_session(conn: AsyncConnection, agent_group_id: str, messaging_g
     )
 
 
+async def find_active_session(
+    conn: AsyncConnection, agent_group_id: str, messaging_group_id: str, thread_id: str
+) -> str | None:
+    query = select(Session.id).where(
+        Session.agent_group_id == agent_group_id,
+        Session.messaging_group_id == messaging_group_id,
+        Session.thread_id == thread_id,
+        Session.status == "active",
+    )
+    return (await conn.execute(query)).scalar_one_or_none()
+
+
 def _admit(wakes: bool) -> ReturningUpdate[Any]:
     ringing = and_(not_leased(), not_resting(), not_rung(bindparam("given_minus_repeat", type_=Float)))
     # Also while leased: that is how the worker learns that there is more.

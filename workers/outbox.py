@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from adapters.contracts import OutboundFile
+from adapters.channel_port import OutboundFile
 from adapters.errors import DeliveryError
 from models.database import Database
 from models.outbox import MessageOut

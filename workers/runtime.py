@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from adapters.contracts import Channel
+from adapters.channel_port import Channel
 from adapters.errors import SandboxError
 from adapters.model_port import ModelProvider
 from adapters.redaction import process_redactor

@@ -8,7 +8,7 @@ from typing import Final
 
 import structlog
 
-from adapters.contracts import Channel, Destination
+from adapters.channel_port import Channel, Destination
 from adapters.errors import AdapterError
 from workers.replies import ReplyTo
 from workers.runtime import Runtime

@@ -8,20 +8,14 @@ import shutil
 from pathlib import Path
 from typing import Any, Final
 
-from adapters.contracts import (
-    ChannelCapabilities,
-    Destination,
-    InboundMessage,
-    InboundRequest,
-    OutboundMessage,
-    Receipt,
-)
-from adapters.errors import DeliveryError, SignatureError
+from adapters.channel_port import Button, ChannelCapabilities, Destination, OutboundMessage, Receipt
+from adapters.channels.base import PlainChannel
+from adapters.errors import DeliveryError
 
 RECEIVED: Final = "received"
 
 
-class LocalChannel:
+class LocalChannel(PlainChannel):
     channel_type = "local"
     capabilities = ChannelCapabilities(
         idempotent=True, edits=True, reactions=True, typing=True, files=True, direct_messages=True, max_text=1_000_000
@@ -29,15 +23,6 @@ class LocalChannel:
 
     def __init__(self, home: Path | None = None) -> None:
         self._received = (home or Path(os.environ.get("LONGSHORE_HOME") or ".longshore")) / RECEIVED
-
-    def verify(self, request: InboundRequest) -> None:
-        raise SignatureError("the local channel takes messages from the command line only")
-
-    def receive(self, request: InboundRequest) -> list[InboundMessage]:
-        return []
-
-    def accepts(self, message: InboundMessage) -> bool:
-        return True
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
         details = {"files": await asyncio.to_thread(self._receive_files, message)} if message.files else {}
@@ -52,20 +37,17 @@ class LocalChannel:
         except OSError as error:
             raise DeliveryError(f"the file could not be kept: {error.strerror}", retryable=True) from error
 
-    async def edit(self, destination: Destination, platform_message_id: str, content: dict[str, Any]) -> None:
+    async def edit(
+        self,
+        destination: Destination,
+        platform_message_id: str,
+        content: dict[str, Any],
+        buttons: tuple[Button, ...] = (),
+    ) -> None:
         """The changed row is the edit."""
 
     async def react(self, destination: Destination, platform_message_id: str, emoji: str) -> None:
         """The row is the reaction."""
 
-    async def show_typing(self, destination: Destination, *, on: bool) -> None:
-        """The event stream shows what goes on."""
-
     async def open_dm(self, user_id: str) -> str | None:
         return user_id
-
-    async def find_receipt(self, idempotency_key: str) -> Receipt | None:
-        return None  # it may have had files: delivered again, it is whole, and still one message
-
-    async def close(self) -> None:
-        """Nothing is open."""

@@ -8,13 +8,23 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.channels import conformance, fake, webhook
-from adapters.channels.conformance import CHECKS, Check, ConformanceError, Fault, Forgery, NotApplicable, run_check
+from adapters.channel_port import Button, Channel, Destination, InboundMessage, InboundRequest, OutboundMessage, Receipt
+from adapters.channels import conformance, fake, http
+from adapters.channels.conformance import (
+    CHECKS,
+    FAULTS,
+    FORGERIES,
+    Check,
+    ConformanceError,
+    Fault,
+    Forgery,
+    NotApplicable,
+    run_check,
+)
 from adapters.channels.fake import FakeChannel
 from adapters.channels.local import LocalChannel
 from adapters.channels.signing import HEADER, sign
 from adapters.channels.webhook import ENDPOINT_HEADER, Endpoint, WebhookChannel
-from adapters.contracts import Channel, Destination, InboundMessage, InboundRequest, OutboundMessage, Receipt
 from adapters.errors import ChannelError, DeliveryError, SignatureError
 from tests.support.servers import free_port
 from tests.support.webhook_server import Behaviour, WebhookServer
@@ -23,6 +33,8 @@ SECRET: Final = "a secret of the CRM"
 APPLYING_TO_LOCAL: Final = {
     "opens_a_direct_chat",
     "refuses_every_request",
+    "says_whether_it_takes_requests",
+    "takes_a_text_as_long_as_it_says",
     "delivers_and_gives_a_receipt",
     "keeps_the_order",
     "shows_one_message_per_key",
@@ -48,11 +60,23 @@ def forge(secret: str, body: bytes, forgery: Forgery, extra: dict[str, str]) -> 
 class FakeHarness:
     destination = Destination("chat-1")
     receives = True
-    faults: Sequence[Fault] = ("busy", "broken", "refused", "lost", "away")
+    forgeries: Sequence[Forgery] = FORGERIES
+    threads: Sequence[str | None] = (None, "thread-9")
+    faults: Sequence[Fault] = FAULTS
     knows_its_keys = True
 
     def __init__(self, *, idempotent: bool = True) -> None:
         self.channel = FakeChannel(idempotent=idempotent)
+
+    def named(self, ours: str) -> str:
+        return ours
+
+    def press(self, label: str, sender: str) -> InboundRequest:
+        [token] = [b.token for shown in self.channel.shown for b in shown.buttons if b.label == label]
+        return self.channel.request(press=token, chat="chat-1", sender=sender)
+
+    def buttons(self) -> list[str]:
+        return [button.label for shown in self.channel.shown for button in shown.buttons]
 
     def request(self, *, message_id: str, text: str, thread: str | None, sender: str) -> InboundRequest:
         return self.channel.request(id=message_id, chat="chat-1", text=text, thread=thread, sender=sender)
@@ -76,6 +100,7 @@ class FakeHarness:
                 "busy": DeliveryError("wait", retryable=True, retry_after=conformance.RETRY_AFTER),
                 "broken": DeliveryError("broken", retryable=True),
                 "refused": DeliveryError("no", retryable=False),
+                "spoiled": DeliveryError("spoiled", retryable=True, may_have_arrived=True),
                 "lost": DeliveryError("lost", retryable=True, may_have_arrived=True),
                 "away": DeliveryError("away", retryable=True),
             }[fault]
@@ -92,19 +117,36 @@ class ScreenChannel(LocalChannel):
         self.rows[message.idempotency_key] = str(message.content["text"])
         return await super().deliver(message)
 
-    async def edit(self, destination: Destination, platform_message_id: str, content: dict[str, Any]) -> None:
+    async def edit(
+        self,
+        destination: Destination,
+        platform_message_id: str,
+        content: dict[str, Any],
+        buttons: tuple[Button, ...] = (),
+    ) -> None:
         self.rows[platform_message_id] = str(content["text"])
-        await super().edit(destination, platform_message_id, content)
+        await super().edit(destination, platform_message_id, content, buttons)
 
 
 class LocalHarness:
     destination = Destination("inbox")
     receives = False
+    forgeries: Sequence[Forgery] = ()
+    threads: Sequence[str | None] = ()
     faults: Sequence[Fault] = ()
     knows_its_keys = False
 
     def __init__(self) -> None:
         self.channel = ScreenChannel()
+
+    def named(self, ours: str) -> str:
+        return ours
+
+    def press(self, label: str, sender: str) -> InboundRequest:
+        raise NotImplementedError("nobody sends requests to the terminal")
+
+    def buttons(self) -> list[str]:
+        return []
 
     def request(self, *, message_id: str, text: str, thread: str | None, sender: str) -> InboundRequest:
         raise NotImplementedError("nobody sends requests to the terminal")
@@ -128,12 +170,23 @@ class LocalHarness:
 class WebhookHarness:
     destination = Destination("crm")
     receives = True
-    faults: Sequence[Fault] = ("busy", "broken", "refused", "lost", "away")
+    forgeries: Sequence[Forgery] = FORGERIES
+    threads: Sequence[str | None] = (None, "thread-9")
+    faults: Sequence[Fault] = FAULTS
     knows_its_keys = False
 
     def __init__(self, server: WebhookServer) -> None:
         self.server = server
         self.channel = WebhookChannel({"crm": Endpoint(url=server.url, secret=SECRET)})
+
+    def named(self, ours: str) -> str:
+        return ours
+
+    def press(self, label: str, sender: str) -> InboundRequest:
+        raise NotImplementedError("a webhook has no buttons")
+
+    def buttons(self) -> list[str]:
+        return []
 
     def request(self, *, message_id: str, text: str, thread: str | None, sender: str) -> InboundRequest:
         return self._signed({"id": message_id, "text": text, "thread": thread, "sender": sender})
@@ -166,6 +219,7 @@ class WebhookHarness:
             "busy": "busy",
             "broken": "broken",
             "refused": "missing",
+            "spoiled": "spoiled",
             "lost": "drop",
         }
         if fault == "away":
@@ -222,7 +276,13 @@ async def test_local_keeps_what_of_the_contract_concerns_it(check: Check) -> Non
 @pytest.mark.parametrize("check", CHECKS, ids=_named)
 async def test_webhook_keeps_the_contract_over_http(check: Check, crm: WebhookHarness) -> None:
     outcome = await run_check(check, crm)
-    excused = {"refuses_every_request", "filters_what_it_never_forwards", "opens_a_direct_chat", "finds_what_arrived"}
+    excused = {
+        "refuses_every_request",
+        "filters_what_it_never_forwards",
+        "opens_a_direct_chat",
+        "finds_what_arrived",
+        "shows_buttons_and_hears_them",
+    }
     assert (outcome is None) == (check.name not in excused)
 
 
@@ -241,10 +301,10 @@ class TrustingChannel(FakeChannel):
     async def react(self, destination: Destination, platform_message_id: str, emoji: str) -> None:
         self.shown.append(OutboundMessage(destination, {"text": emoji}, emoji))
 
-    async def find_receipt(self, idempotency_key: str) -> Receipt | None:
+    async def find_receipt(self, destination: Destination, idempotency_key: str) -> Receipt | None:
         return Receipt("m0")
 
-    async def show_typing(self, destination: Destination, *, on: bool) -> None:
+    async def show_typing(self, destination: Destination, *, on: bool, doing: str | None = None) -> None:
         await self.deliver(OutboundMessage(destination, {"text": "…"}, "typing"))
 
 
@@ -279,7 +339,7 @@ async def test_a_webhook_delivery_carries_everything_the_receiver_needs(crm: Web
 @pytest.mark.spec("C2", "C8")
 async def test_a_redirect_is_not_followed(crm: WebhookHarness) -> None:
     crm.server.fail_next("redirect")
-    with pytest.raises(DeliveryError, match="crm answered 307") as caught:
+    with pytest.raises(DeliveryError, match="webhook answered 307") as caught:
         await crm.channel.deliver(OutboundMessage(crm.destination, {"text": "x"}, "key-1"))
     assert not caught.value.retryable
     assert crm.server.elsewhere == 0
@@ -289,9 +349,9 @@ async def test_a_redirect_is_not_followed(crm: WebhookHarness) -> None:
 async def test_a_receiver_that_does_not_answer_in_time_is_in_doubt(
     crm: WebhookHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(http, "TIMEOUT_SECONDS", 0.2)
     crm.server.fail_next("slow")
-    with pytest.raises(DeliveryError, match="crm: ReadTimeout") as caught:
+    with pytest.raises(DeliveryError, match="webhook: ReadTimeout") as caught:
         await crm.channel.deliver(OutboundMessage(crm.destination, {"text": "x"}, "key-1"))
     assert caught.value.retryable
     assert caught.value.may_have_arrived
@@ -305,14 +365,14 @@ async def test_a_slow_receiver_does_not_hold_up_another(crm: WebhookHarness) -> 
     await crm.channel.deliver(OutboundMessage(crm.destination, {"text": "quick"}, "key-2"))
     assert list(crm.server.shown) == ["key-2"]
     crm.server.close()
-    with pytest.raises(DeliveryError, match="crm: RemoteProtocolError"):
+    with pytest.raises(DeliveryError, match="webhook: RemoteProtocolError"):
         await slow
 
 
 @pytest.mark.spec("C2")
 async def test_a_receiver_with_another_secret_refuses_for_good(server: WebhookServer) -> None:
     channel = WebhookChannel({"crm": Endpoint(url=server.url, secret="another")})
-    with pytest.raises(DeliveryError, match="crm answered 401") as caught:
+    with pytest.raises(DeliveryError, match="webhook answered 401") as caught:
         await channel.deliver(OutboundMessage(Destination("crm"), {"text": "x"}, "key-1"))
     assert not caught.value.retryable
     assert server.refused == ["the signature does not fit"]

@@ -9,8 +9,9 @@ from models import MessageIn, MessageOut
 from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from workers import agents, delivery
+from workers import agents
 from workers.actions import messages
+from workers.delivery import sending as delivery
 from workers.ingest import RefusedError
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from adapters.channel_port import Destination
 from adapters.channels.fake import FakeChannel
 from adapters.errors import DeliveryError
 from adapters.registry import Drivers, Registry
@@ -14,7 +15,7 @@ from models.base import new_id, now
 from models.outbox import mark_delivered
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from workers import delivery
+from workers.delivery import sending as delivery
 
 THREE_ANSWERS = "- play:\n  - answer: one\n  - answer: two\n  - answer: three"
 
@@ -167,7 +168,7 @@ async def test_a_reminder_waits_for_its_date_and_holds_nobody_up(fleet: Fleet, c
 class ForgetfulPlatform(FakeChannel):
     """A platform that neither honours keys nor can be asked."""
 
-    async def find_receipt(self, idempotency_key: str) -> None:
+    async def find_receipt(self, destination: Destination, idempotency_key: str) -> None:
         return None
 
 

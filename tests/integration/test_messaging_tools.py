@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select, update
 
+from adapters.channel_port import ChannelCapabilities
 from adapters.channels.fake import FakeChannel
 from adapters.channels.local import LocalChannel
-from adapters.contracts import ChannelCapabilities
 from adapters.errors import ChannelError, DeliveryError
 from adapters.registry import Drivers, Registry
 from models import MessageOut, Session, Wiring
@@ -18,8 +18,9 @@ from models.base import now
 from models.groups import MessagingGroup, ensure_messaging_group
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from workers import delivery, toolbox
+from workers import toolbox
 from workers.actions.table import perform
+from workers.delivery import sending as delivery
 from workers.outbox import tidy
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from adapters.channel_port import Destination
 from adapters.channels.fake import FakeChannel
-from adapters.contracts import Destination
 from adapters.events import ToolProgress
 from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
@@ -25,11 +25,11 @@ class Watched(FakeChannel):
         self.seen: list[bool] = []
         self.broken = broken
 
-    async def show_typing(self, destination: Destination, *, on: bool) -> None:
+    async def show_typing(self, destination: Destination, *, on: bool, doing: str | None = None) -> None:
         self.seen.append(on)
         if self.broken:
             raise RuntimeError("no such sign")
-        await super().show_typing(destination, on=on)
+        await super().show_typing(destination, on=on, doing=doing)
 
 
 async def start(make_fleet: MakeFleet, channel: FakeChannel, script: str, **tools: Any) -> Fleet:
@@ -53,11 +53,11 @@ async def test_shown_refreshed_and_cleared(make_fleet: MakeFleet, monkeypatch: p
     fleet = await start(make_fleet, channel, "- play: [{listen: 60}, {answer: done}]")
     turn = asyncio.create_task(fleet.answer_wakes())
     await until(lambda: channel.seen.count(True) >= 3)
-    assert channel.typing == {"room"}
+    assert set(channel.typing) == {"room"}
     turn.cancel()
     await asyncio.gather(turn, return_exceptions=True)
     await until(lambda: channel.seen[-1] is False)
-    assert channel.typing == set()
+    assert channel.typing == {}
 
 
 @pytest.mark.spec("M13")
@@ -69,7 +69,7 @@ async def test_cleared_after_an_answer_and_after_a_failure(make_fleet: MakeFleet
         while (outcome := await fleet.answer_wakes()) != [status]:
             assert outcome in ([], ["nothing"])
             await fleet.sweep()
-        await until(lambda: channel.seen[-1:] == [False] and channel.typing == set())
+        await until(lambda: channel.seen[-1:] == [False] and channel.typing == {})
 
 
 @pytest.mark.spec("M13")

@@ -19,8 +19,8 @@ from typing import Any
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.channel_port import Channel
 from adapters.channels.fake import FakeChannel
-from adapters.contracts import Channel
 from adapters.registry import Drivers, Registry
 from models import (
     BudgetDay,

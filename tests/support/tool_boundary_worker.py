@@ -14,8 +14,8 @@ from pydantic import BaseModel
 from sqlalchemy import update
 
 from adapters.actions import Action
+from adapters.channel_port import Channel, Destination, OutboundMessage, Receipt
 from adapters.channels.fake import FakeChannel
-from adapters.contracts import Channel, OutboundMessage, Receipt
 from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
 from adapters.tools.messaging import SEND_FILE, SEND_MESSAGE, SEND_TO_AGENT
@@ -61,7 +61,7 @@ class LastingChannel(FakeChannel):
         self._trace(AFTER_DELIVERY + what)
         return Receipt(message.idempotency_key)
 
-    async def find_receipt(self, idempotency_key: str) -> Receipt | None:
+    async def find_receipt(self, destination: Destination, idempotency_key: str) -> Receipt | None:
         return Receipt(idempotency_key) if self._asked and idempotency_key in self._keys() else None
 
     def _keys(self) -> set[str]:

@@ -10,7 +10,9 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-Behaviour = Literal["busy", "busy until a date", "busy for ever", "broken", "missing", "slow", "drop", "redirect"]
+Behaviour = Literal[
+    "busy", "busy until a date", "busy for ever", "broken", "spoiled", "missing", "slow", "drop", "redirect"
+]
 
 
 class WebhookServer:
@@ -91,6 +93,9 @@ class _Handler(BaseHTTPRequestHandler):
             case "busy for ever":
                 return self._answer(429, {"Retry-After": "inf"})
             case "broken":
+                return self._answer(503)
+            case "spoiled":
+                self._take(body)
                 return self._answer(500)
             case "missing":
                 return self._answer(404)

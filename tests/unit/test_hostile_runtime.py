@@ -9,10 +9,10 @@ import fakeredis
 import pytest
 from rich.console import Console
 
+from adapters.channel_port import Destination, OutboundMessage
 from adapters.channels.fake import FakeChannel
 from adapters.channels.local import LocalChannel
 from adapters.channels.webhook import Endpoint, WebhookChannel
-from adapters.contracts import Destination, OutboundMessage
 from adapters.errors import ChannelError, DeliveryError
 from adapters.events import (
     AnyEvent,

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from adapters import registry
+from adapters.channel_port import Channel
 from adapters.channels.fake import FakeChannel
-from adapters.contracts import Channel, Provider
+from adapters.contracts import Provider
 from adapters.errors import BrokenDriverError, RefusedDriverError, UnknownDriverError
 from adapters.packages.trust import Allowed
 from adapters.providers.scripted import ScriptedProvider

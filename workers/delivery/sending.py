@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.contracts import Channel, Destination, OutboundMessage, Receipt
+from adapters.channel_port import Channel, Destination, OutboundMessage, Receipt
 from adapters.errors import AdapterError, ChannelError, DeliveryError, ErrorClass, ToolError
 from adapters.events import DeliveryChanged
 from models.base import AnyRow, now
@@ -68,7 +68,7 @@ async def _settle(runtime: Runtime, row: AnyRow) -> str | None:
     receipt = None
     try:
         async with asyncio.timeout(runtime.settings.delivery_seconds * 0.75):
-            receipt = await channel.find_receipt(row.idempotency_key)
+            receipt = await channel.find_receipt(Destination(row.platform_id, row.thread_id), row.idempotency_key)
     except Exception as error:  # then nobody knows  # noqa: BLE001
         log.warning("delivery.not_found_out", message=row.id, channel=row.channel_type, error=type(error).__name__)
     if receipt is not None:

@@ -1,0 +1,5 @@
+"""Markdown as plain text for people."""
+
+
+def to_plain(markdown: str) -> str:
+    return markdown

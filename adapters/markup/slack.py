@@ -1,0 +1,5 @@
+"""Markdown as Slack's mrkdwn."""
+
+
+def to_mrkdwn(markdown: str) -> str:
+    return markdown

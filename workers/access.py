@@ -1,0 +1,78 @@
+"""Who may do what: one table, asked before every privileged act, by the identity the platform vouches for.
+
+People at the command line are not in it: whoever can reach the database there can do everything anyway."""
+
+from collections.abc import Mapping
+from enum import IntEnum, StrEnum
+from typing import Final
+
+from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from models.people import AgentGroupMember, UserRole
+
+
+class Standing(IntEnum):
+    """What somebody is to an agent; each may do all that those before it may."""
+
+    STRANGER = 0
+    MEMBER = 1
+    ADMIN = 2  # of this agent
+    GLOBAL_ADMIN = 3
+    OWNER = 4
+
+
+class Act(StrEnum):
+    TALK = "talk to it"
+    ANSWER = "answer its questions"
+    STATUS = "ask what it is doing"
+    CLEAR = "/clear"
+    COMPACT = "/compact"
+    REMOTE_CONTROL = "/remote-control"
+    APPROVE = "decide what it may do"
+    RAISE_BUDGET = "raise its budget"
+    ADMIT = "let a stranger in"
+    REGISTER_AGENT = "make another agent"
+
+
+NEEDED: Final[Mapping[Act, Standing]] = {
+    Act.TALK: Standing.MEMBER,
+    Act.ANSWER: Standing.MEMBER,
+    Act.STATUS: Standing.MEMBER,
+    Act.CLEAR: Standing.ADMIN,
+    Act.COMPACT: Standing.ADMIN,
+    Act.REMOTE_CONTROL: Standing.ADMIN,
+    Act.APPROVE: Standing.ADMIN,
+    Act.RAISE_BUDGET: Standing.ADMIN,
+    Act.ADMIT: Standing.ADMIN,
+    Act.REGISTER_AGENT: Standing.GLOBAL_ADMIN,
+}
+
+
+def user_id_of(channel_type: str, sender_id: str) -> str:
+    """How a person of a platform is known in all tables."""
+    return f"{channel_type}:{sender_id}"[:255]
+
+
+async def standing_of(conn: AsyncConnection, user_id: str | None, agent_group_id: str) -> Standing:
+    if user_id is None:
+        return Standing.STRANGER
+    roles = select(UserRole.role, UserRole.agent_group_id).where(UserRole.user_id == user_id)
+    found = Standing.STRANGER
+    for role in (await conn.execute(roles)).all():
+        if role.role == "owner":
+            return Standing.OWNER
+        if role.agent_group_id is None:
+            found = Standing.GLOBAL_ADMIN
+        elif role.agent_group_id == agent_group_id:
+            found = max(found, Standing.ADMIN)
+    if found > Standing.STRANGER:
+        return found
+    member = select(AgentGroupMember.user_id).where(
+        AgentGroupMember.user_id == user_id, AgentGroupMember.agent_group_id == agent_group_id
+    )
+    return Standing.MEMBER if (await conn.execute(member)).first() is not None else Standing.STRANGER
+
+
+async def may(conn: AsyncConnection, user_id: str | None, agent_group_id: str, act: Act) -> bool:
+    return await standing_of(conn, user_id, agent_group_id) >= NEEDED[act]
