@@ -44,13 +44,22 @@ class PlatformHttp:
         self._name = name
         self._client: httpx2.AsyncClient | None = None
 
-    async def call(self, method: str, url: str, *, timeout: float | None = None, **what: Any) -> Reply:  # noqa: ASYNC109
+    async def call(
+        self,
+        method: str,
+        url: str,
+        *,
+        timeout: float | None = None,  # noqa: ASYNC109
+        limit: int = MAX_ANSWER_BYTES,
+        **what: Any,
+    ) -> Reply:
         """One request; `what` is httpx2's (headers, json, content, data, files, params). Raises DeliveryError when
-        there was no answer; what an answer means is the driver's to say (`failure`)."""
+        there was no answer; what an answer means is the driver's to say (`failure`). An answer is cut after `limit`
+        bytes."""
         seconds = TIMEOUT_SECONDS if timeout is None else timeout
         try:
             async with self._http().stream(method, url, timeout=seconds, **what) as response:
-                body = await _bounded(response)
+                body = await _bounded(response, limit)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
             raise DeliveryError(f"{self._name}: {type(error).__name__}", retryable=True) from error
         except httpx2.HTTPError as error:
@@ -83,15 +92,15 @@ class PlatformHttp:
         return self._client
 
 
-async def _bounded(response: httpx2.Response) -> bytes:
+async def _bounded(response: httpx2.Response, limit: int) -> bytes:
     """What it says, so that the connection can be used again; but not for ever."""
     parts, size = [], 0
     async for chunk in response.aiter_bytes():
         parts.append(chunk)
         size += len(chunk)
-        if size > MAX_ANSWER_BYTES:
+        if size > limit:
             break
-    return b"".join(parts)[:MAX_ANSWER_BYTES]
+    return b"".join(parts)[:limit]
 
 
 def retry_after_of(reply: Reply) -> float | None:

@@ -1,0 +1,3 @@
+from adapters.channels.discord.channel import DiscordChannel
+
+__all__ = ["DiscordChannel"]

@@ -1,0 +1,3 @@
+from adapters.channels.github.channel import GithubChannel
+
+__all__ = ["GithubChannel"]

@@ -1,0 +1,3 @@
+from adapters.channels.slack.channel import SlackChannel
+
+__all__ = ["SlackChannel"]
