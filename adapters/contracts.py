@@ -130,6 +130,7 @@ class QueryInput:
     prompt: str | tuple[ContentBlock, ...]
     tools: ToolBox
     messages: tuple[str, ...] = ()  # the plain texts behind the prompt, in order
+    raw: bool = False  # the prompt is a command to the program itself, by somebody who may give it one
     attempt: int = 1
     model: str | None = None
     continuation: str | None = None

@@ -16,11 +16,14 @@ from adapters.sandbox.choice import make_sandbox
 from adapters.station import ProgramProvider
 from gateway.keys import missing_key
 from models import schema
+from models.base import AnyRow
 from models.database import Database, database_clock, database_url, shown
 from models.errors import StoreError
 from models.fleet import living_processes
 from models.groups import AgentGroup
+from models.listeners import all_listeners
 from models.lookup import counts
+from models.rooms import WEB
 from workers.bells import agent_queue
 from workers.events import redis_client
 from workers.settings import Settings
@@ -28,6 +31,7 @@ from workers.settings import Settings
 State = Literal["ok", "warning", "problem"]
 
 MAX_SKEW_SECONDS = 2.0
+_WITHIN = ("fake", "local")  # no platform
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ async def examine(settings: Settings, registry: Registry) -> AsyncIterator[Check
             async for check in _providers(db, settings, registry):
                 yield check
             async for check in _fleet(db, settings, registry):
+                yield check
+            async for check in _channels(db, settings, registry):
                 yield check
             async for check in _rows(db):
                 yield check
@@ -151,6 +157,42 @@ async def _fleet(db: Database, settings: Settings, registry: Registry) -> AsyncI
         yield Check(
             "beat", "warning", "no sweep was rung lately", "retries and schedules wait: celery -A workers.app beat"
         )
+
+
+async def _channels(db: Database, settings: Settings, registry: Registry) -> AsyncIterator[Check]:
+    """Those that are configured here, with who hears them; the others in one line."""
+    kinds = {
+        process.kind
+        for process in await db.read(lambda conn: living_processes(conn, max(30.0, settings.lease_seconds)))
+    }
+    listeners = {row.name: row for row in await db.read(all_listeners)}
+    off = []
+    for name in registry.channels.names:
+        if name in _WITHIN:
+            continue
+        try:
+            channel = registry.channels.get(name)
+        except AdapterError as error:
+            yield Check(f"channel {name}", "problem", str(error), f"see docs/channels/{name}.md")
+            continue
+        listens = channel.listens()
+        if listens is not None:
+            yield _listener(name, listens, listeners.get(listens))
+        elif not channel.receives and name != WEB:
+            off.append(name)
+        elif "gateway" in kinds:
+            yield Check(f"channel {name}", "ok", "by way of the gateway")
+        else:
+            yield Check(f"channel {name}", "warning", "no gateway runs", "start one: longshore gateway")
+    if off:
+        yield Check("channels off", "ok", f"{', '.join(off)}: not configured (docs/channels)")
+
+
+def _listener(name: str, listens: str, row: AnyRow | None) -> Check:
+    if row is None or row.expires_at is None or row.expires_at < row.at:
+        return Check(f"channel {name}", "warning", f"nobody listens to {listens}", "start it: longshore listen")
+    heard = f"last heard {(row.at - row.heard_at).total_seconds():.0f} s ago" if row.heard_at else "nothing heard yet"
+    return Check(f"channel {name}", "ok", f"{row.owner} listens to {listens}, {heard}")
 
 
 async def _rows(db: Database) -> AsyncIterator[Check]:

@@ -10,7 +10,7 @@ from models.engagements import Engagement
 from models.fleet import Process, ProviderHealth, Rejected
 from models.groups import AgentGroup, MessagingGroup, Wiring
 from models.inbox import MessageIn
-from models.invitations import Invitation
+from models.invitations import Invitation, WrongCode
 from models.listeners import Listener
 from models.outbox import MessageOut
 from models.people import AgentGroupMember, User, UserDm, UserRole
@@ -52,6 +52,7 @@ __all__ = [
     "UserDm",
     "UserRole",
     "Wiring",
+    "WrongCode",
     "new_id",
     "now",
 ]

@@ -1,5 +1,7 @@
-"""What waits for a person: questions an agent asked and approvals a risky call needs."""
+"""What waits for a person: questions an agent asked and approvals a risky call needs. What ends one closes its cards in
+the same transaction."""
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, new_id, now, values
+from models.outcomes import close_answered, close_decided, close_overdue, close_unneeded
+from models.sessions import Session
 from models.turns import Step
 from models.upsert import insert_or_update
 
@@ -90,37 +94,67 @@ async def find_question(conn: AsyncConnection, question_id: str) -> AnyRow | Non
     return (await conn.execute(query)).one_or_none()
 
 
-async def answer_question(conn: AsyncConnection, question_id: str, answer: str, answered_by: str | None) -> bool:
-    """The first answer in time wins; False: it came too late."""
+@dataclass(frozen=True)
+class Closed:
+    """A question or an approval that is over by this. `deliveries`: what its cards become, to be rung for."""
+
+    row: AnyRow
+    deliveries: list[str]
+
+
+async def answer_question(
+    conn: AsyncConnection, question_id: str, answer: str, answered_by: str | None
+) -> Closed | None:
+    """The first answer in time wins; None: it came too late. `answered_by`: a user's id, if it is somebody's."""
     statement = (
         update(PendingQuestion)
         .where(
             PendingQuestion.id == question_id, PendingQuestion.status == "pending", PendingQuestion.expires_at > now()
         )
         .values(status="answered", answer=answer, answered_by=answered_by)
-        .returning(PendingQuestion.id)
+        .returning(*PendingQuestion.__table__.columns)
     )
-    return (await conn.execute(statement)).one_or_none() is not None
+    answered = (await conn.execute(statement)).one_or_none()
+    return None if answered is None else Closed(answered, await close_answered(conn, answered))
 
 
-async def expire_question(conn: AsyncConnection, question_id: str) -> bool:
+async def expire_question(conn: AsyncConnection, question_id: str) -> Closed | None:
+    """None: it has been answered, or still waits."""
+    await lock_session_of(conn, PendingQuestion, question_id)
     statement = (
         update(PendingQuestion)
         .where(
             PendingQuestion.id == question_id, PendingQuestion.status == "pending", PendingQuestion.expires_at <= now()
         )
         .values(status="expired")
-        .returning(PendingQuestion.id)
+        .returning(*PendingQuestion.__table__.columns)
     )
-    return (await conn.execute(statement)).one_or_none() is not None
+    expired = (await conn.execute(statement)).one_or_none()
+    return None if expired is None else Closed(expired, await close_overdue(conn, expired))
 
 
-async def close_questions(conn: AsyncConnection, turn_id: str) -> None:
-    """The turn that asked is given up: nobody waits for the answer any more, nor for an approval of what it wanted."""
-    statement = update(PendingQuestion).where(PendingQuestion.turn_id == turn_id, PendingQuestion.status == "pending")
-    await conn.execute(statement.values(status="expired"))
+async def lock_session_of(conn: AsyncConnection, table: type[PendingQuestion] | type[Approval], asked_id: str) -> None:
+    """The session's row is locked before what belongs to it: a worker that is just parking the turn holds it, and looks
+    for decisions under it."""
+    session = select(table.session_id).where(table.id == asked_id).scalar_subquery()
+    await conn.execute(select(Session.id).where(Session.id == session).with_for_update())
+
+
+async def close_questions(conn: AsyncConnection, turn_id: str) -> list[str]:
+    """The turn that asked is given up: nobody waits for the answer any more, nor for an approval of what it wanted.
+    Returns what to ring for."""
+    mine = (PendingQuestion.turn_id == turn_id, PendingQuestion.status == "pending")
     asked = Approval.id.in_(select(Step.id).where(Step.turn_id == turn_id, Step.status == "started"))
-    await conn.execute(update(Approval).where(asked, Approval.status == "pending").values(status="expired"))
+    return await _close(conn, mine, (asked, Approval.status == "pending"))
+
+
+async def _close(conn: AsyncConnection, questions: Any, approvals: Any) -> list[str]:
+    deliveries = []
+    for table, chosen in ((PendingQuestion, questions), (Approval, approvals)):
+        closing = update(table).where(*chosen).values(status="expired").returning(*table.__table__.columns)
+        for row in (await conn.execute(closing)).all():
+            deliveries += await close_unneeded(conn, row)
+    return deliveries
 
 
 async def abandon_waits(conn: AsyncConnection, turn_id: str) -> None:
@@ -132,10 +166,13 @@ async def abandon_waits(conn: AsyncConnection, turn_id: str) -> None:
     given_up["key"] = Step.id
     begun = update(Step).where(Step.turn_id == turn_id, Step.status == "started")
     await conn.execute(begun.where(or_(Step.id.in_(asked), Step.id.in_(wanted))).values(**given_up))
-    for table in (PendingQuestion, Approval):
-        open_ones = update(table).where(table.turn_id == turn_id, table.status.in_(["pending", "approved"]))
-        mine = table.id.in_(select(Step.id).where(Step.turn_id == turn_id))
-        await conn.execute(open_ones.where(mine).values(status="expired"))
+    steps = select(Step.id).where(Step.turn_id == turn_id)
+    # What its cards become is delivered when the sweep finds it: nobody waits for that.
+    await _close(
+        conn,
+        (PendingQuestion.turn_id == turn_id, PendingQuestion.status == "pending", PendingQuestion.id.in_(steps)),
+        (Approval.turn_id == turn_id, Approval.status.in_(["pending", "approved"]), Approval.id.in_(steps)),
+    )
 
 
 async def steps_that_waited(conn: AsyncConnection, turn_id: str, since: datetime | None) -> list[AnyRow]:
@@ -160,15 +197,17 @@ async def still_waits(conn: AsyncConnection, step_ids: list[str]) -> float | Non
     return min(left, default=None)
 
 
-async def decide_approval(conn: AsyncConnection, approval_id: str, status: str, decided_by: str) -> AnyRow | None:
-    """The first decision in time wins. None: decided already, expired, or not there."""
+async def decide_approval(conn: AsyncConnection, approval_id: str, status: str, decided_by: str) -> Closed | None:
+    """The first decision in time wins. None: decided already, expired, or not there. The session's row is locked first
+    (`lock_session_of`)."""
     statement = (
         update(Approval)
         .where(Approval.id == approval_id, Approval.status == "pending", Approval.expires_at > now())
         .values(status=status, decided_by=decided_by, decided_at=now())
         .returning(*Approval.__table__.columns)
     )
-    return (await conn.execute(statement)).one_or_none()
+    decided = (await conn.execute(statement)).one_or_none()
+    return None if decided is None else Closed(decided, await close_decided(conn, decided))
 
 
 async def put_approval(conn: AsyncConnection, seconds: float, **asked: Any) -> None:
@@ -182,11 +221,14 @@ async def use_approval(conn: AsyncConnection, approval_id: str) -> bool:
     return (await conn.execute(statement.values(status="used").returning(Approval.id))).one_or_none() is not None
 
 
-async def expire_approval(conn: AsyncConnection, approval_id: str) -> None:
+async def expire_approval(conn: AsyncConnection, approval_id: str) -> list[str]:
+    """Also one that was given and not used in time. Returns what to ring for."""
+    await lock_session_of(conn, Approval, approval_id)
     statement = update(Approval).where(
         Approval.id == approval_id, Approval.status.in_(["pending", "approved"]), Approval.expires_at <= now()
     )
-    await conn.execute(statement.values(status="expired"))
+    expired = await conn.execute(statement.values(status="expired").returning(*Approval.__table__.columns))
+    return [message for row in expired.all() for message in await close_overdue(conn, row)]
 
 
 async def is_awaited(conn: AsyncConnection, turn_id: str, key_prefix: str) -> bool:

@@ -3,7 +3,18 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Boolean, CheckConstraint, ForeignKey, Integer, String, UniqueConstraint, or_, select
+from sqlalchemy import (
+    Boolean,
+    CheckConstraint,
+    ForeignKey,
+    Integer,
+    String,
+    UniqueConstraint,
+    delete,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -69,6 +80,9 @@ _FIND = select(AgentGroup.__table__).where(or_(AgentGroup.folder == given("handl
 _PLACE = select(MessagingGroup.id).where(
     MessagingGroup.channel_type == given("channel"), MessagingGroup.platform_id == given("place")
 )
+_WHOLE_PLACE = select(MessagingGroup.__table__).where(
+    MessagingGroup.channel_type == given("channel"), MessagingGroup.platform_id == given("place")
+)
 _RUNS = select(AgentGroup.folder, AgentGroup.name, AgentGroup.provider, AgentGroup.model, AgentGroup.config).where(
     AgentGroup.id == given("id")
 )
@@ -85,7 +99,9 @@ async def how_it_runs(conn: AsyncConnection, agent_group_id: str) -> AnyRow:
 
 
 async def agent_folders(conn: AsyncConnection) -> list[str]:
-    return list((await conn.execute(select(AgentGroup.folder).order_by(AgentGroup.folder))).scalars())
+    """Without the fleet's own, which begin with a dot and never run."""
+    query = select(AgentGroup.folder).where(~AgentGroup.folder.startswith(".")).order_by(AgentGroup.folder)
+    return list((await conn.execute(query)).scalars())
 
 
 async def ensure_messaging_group(conn: AsyncConnection, channel_type: str, platform_id: str) -> str:
@@ -98,22 +114,60 @@ async def ensure_messaging_group(conn: AsyncConnection, channel_type: str, platf
     return found
 
 
+async def find_place(conn: AsyncConnection, channel_type: str, platform_id: str) -> AnyRow | None:
+    return (await conn.execute(_WHOLE_PLACE, values(channel=channel_type, place=platform_id))).one_or_none()
+
+
+async def set_place(conn: AsyncConnection, messaging_group_id: str, **changes: Any) -> None:
+    await conn.execute(update(MessagingGroup).where(MessagingGroup.id == messaging_group_id).values(**changes))
+
+
+_WIRINGS = (
+    select(
+        Wiring.messaging_group_id,
+        Wiring.agent_group_id,
+        Wiring.trigger_rules,
+        Wiring.response_scope,
+        Wiring.session_mode,
+        Wiring.follow_up,
+        Wiring.priority,
+        MessagingGroup.unknown_sender_policy,
+        AgentGroup.folder,
+        AgentGroup.provider,
+        AgentGroup.config,
+    )
+    .join(MessagingGroup, MessagingGroup.id == Wiring.messaging_group_id)
+    .join(AgentGroup, AgentGroup.id == Wiring.agent_group_id)
+    .where(MessagingGroup.channel_type == given("channel"), MessagingGroup.platform_id == given("place"))
+    .order_by(Wiring.priority.desc(), Wiring.created_at, Wiring.id)
+)
+
+
 async def wirings_of(conn: AsyncConnection, channel_type: str, platform_id: str) -> list[AnyRow]:
     """Which agents listen in a place, the first to be asked first."""
+    return list((await conn.execute(_WIRINGS, values(channel=channel_type, place=platform_id))).all())
+
+
+async def all_wirings(conn: AsyncConnection) -> list[AnyRow]:
+    """By place, each in the order in which its agents are asked."""
     query = (
-        select(
-            Wiring.messaging_group_id,
-            Wiring.agent_group_id,
-            Wiring.trigger_rules,
-            Wiring.response_scope,
-            Wiring.session_mode,
-            Wiring.follow_up,
-            AgentGroup.folder,
-            AgentGroup.provider,
-        )
+        select(Wiring.__table__, MessagingGroup.channel_type, MessagingGroup.platform_id, AgentGroup.folder)
+        .add_columns(MessagingGroup.unknown_sender_policy)
         .join(MessagingGroup, MessagingGroup.id == Wiring.messaging_group_id)
         .join(AgentGroup, AgentGroup.id == Wiring.agent_group_id)
-        .where(MessagingGroup.channel_type == channel_type, MessagingGroup.platform_id == platform_id)
-        .order_by(Wiring.priority.desc(), Wiring.created_at, Wiring.id)
+        .order_by(
+            MessagingGroup.channel_type,
+            MessagingGroup.platform_id,
+            Wiring.priority.desc(),
+            Wiring.created_at,
+            Wiring.id,
+        )
     )
     return list((await conn.execute(query)).all())
+
+
+async def remove_wiring(conn: AsyncConnection, messaging_group_id: str, agent_group_id: str) -> bool:
+    statement = delete(Wiring).where(
+        Wiring.messaging_group_id == messaging_group_id, Wiring.agent_group_id == agent_group_id
+    )
+    return (await conn.execute(statement.returning(Wiring.id))).one_or_none() is not None

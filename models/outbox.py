@@ -32,6 +32,7 @@ KINDS = ("chat", "chat-sdk", "task", "webhook", "system", "notice")
 _PENDING = text("status = 'pending'")
 _SENDING = text("status = 'sending'")
 _OPEN = text("status IN ('pending', 'sending')")
+_WEB = text("channel_type = 'web'")
 
 
 class MessageOut(Base):
@@ -47,6 +48,8 @@ class MessageOut(Base):
         Index("ix_messages_out_sending", "claim_expires_at", postgresql_where=_SENDING, sqlite_where=_SENDING),
         Index("ix_messages_out_order", "session_id", "seq", postgresql_where=_OPEN, sqlite_where=_OPEN),
         Index("ix_messages_out_turn_id", "turn_id"),
+        # Where the row is what people see, it is looked for by its place.
+        Index("ix_messages_out_web", "platform_id", "delivered_at", postgresql_where=_WEB, sqlite_where=_WEB),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -79,7 +82,7 @@ class MessageOut(Base):
 
 _table = cast(Table, MessageOut.__table__)
 _earlier = aliased(MessageOut)
-# A row that waits for its first date (a reminder for tomorrow) holds nobody up; one that waits to be retried does.
+# A row that waits for its first date (a reminder for tomorrow) holds nobody up; one that was claimed before does.
 HELD_UP = exists().where(
     _earlier.session_id == MessageOut.session_id,
     _earlier.channel_type == MessageOut.channel_type,
@@ -88,7 +91,7 @@ HELD_UP = exists().where(
     _earlier.seq < MessageOut.seq,
     or_(
         _earlier.status == "sending",
-        and_(_earlier.status == "pending", or_(_earlier.attempts > 0, _earlier.deliver_after <= now())),
+        and_(_earlier.status == "pending", or_(_earlier.claim_token > 0, _earlier.deliver_after <= now())),
     ),
 )
 _CLAIM = (
@@ -147,6 +150,31 @@ async def settle_delivery(conn: AsyncConnection, message_id: str, token: int, **
         .returning(MessageOut.id)
     )
     return (await conn.execute(statement)).one_or_none() is not None
+
+
+async def note_progress(
+    conn: AsyncConnection, message_id: str, token: int, receipt: dict[str, Any], claim_seconds: float
+) -> datetime | None:
+    """Write down how far a sending has come, and keep it for so long again; returns until when. None: it is no longer
+    ours."""
+    statement = (
+        update(_table)
+        .where(MessageOut.id == message_id, MessageOut.status == "sending", MessageOut.claim_token == token)
+        .values(receipt=receipt, claim_expires_at=now(claim_seconds))
+        .returning(_table.c.claim_expires_at)
+    )
+    until: datetime | None = (await conn.execute(statement)).scalar_one_or_none()
+    return until
+
+
+async def find_abandoned(conn: AsyncConnection, message_id: str) -> AnyRow | None:
+    """A row whose sender has not written down in time how it ended; locked until the commit."""
+    query = (
+        select(_table)
+        .where(MessageOut.id == message_id, MessageOut.status == "sending", MessageOut.claim_expires_at < now())
+        .with_for_update()
+    )
+    return (await conn.execute(query)).one_or_none()
 
 
 _NEXT = (

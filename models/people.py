@@ -2,13 +2,26 @@
 
 from datetime import datetime
 
-from sqlalchemy import CheckConstraint, ColumnElement, ForeignKey, Index, String, and_, or_, select, text
+from sqlalchemy import (
+    CheckConstraint,
+    ColumnElement,
+    ForeignKey,
+    Index,
+    String,
+    and_,
+    delete,
+    literal,
+    or_,
+    select,
+    text,
+    union_all,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import Base, Id, Timestamp, new_id, now
-from models.groups import MessagingGroup
-from models.upsert import insert_ignoring
+from models.base import AnyRow, Base, Id, Timestamp, new_id, now
+from models.groups import AgentGroup, MessagingGroup
+from models.upsert import insert_ignoring, insert_or_update
 
 
 class User(Base):
@@ -75,6 +88,71 @@ async def remember_user(conn: AsyncConnection, user_id: str, kind: str, display_
     known = (await conn.execute(select(User.id).where(User.id == user_id))).scalar_one_or_none()
     if known is None:
         await insert_ignoring(conn, User, id=user_id, kind=kind, display_name=display_name)
+
+
+async def grant(
+    conn: AsyncConnection, user_id: str, role: str, agent_group_id: str | None, granted_by: str | None
+) -> bool:
+    """Make a known user an owner, an admin (of all agents, or of one) or a member of an agent. False: they were one."""
+    if role == "member":
+        key = {"user_id": user_id, "agent_group_id": agent_group_id}
+        return await insert_ignoring(conn, AgentGroupMember, **key, added_by=granted_by)
+    key = {"user_id": user_id, "agent_group_id": agent_group_id, "role": role}
+    return await insert_ignoring(conn, UserRole, **key, granted_by=granted_by)
+
+
+async def withdraw(conn: AsyncConnection, user_id: str, role: str | None, agent_group_id: str | None) -> int:
+    """Take away a role, or all roles and memberships; only those for one agent if it is given. Returns how many."""
+    taken = 0
+    if role in (None, "owner", "admin"):
+        roles = delete(UserRole).where(UserRole.user_id == user_id)
+        roles = roles.where(UserRole.role == role) if role is not None else roles
+        roles = roles.where(UserRole.agent_group_id == agent_group_id) if agent_group_id is not None else roles
+        taken += len((await conn.execute(roles.returning(UserRole.id))).all())
+    if role in (None, "member"):
+        members = delete(AgentGroupMember).where(AgentGroupMember.user_id == user_id)
+        members = members.where(AgentGroupMember.agent_group_id == agent_group_id) if agent_group_id else members
+        taken += len((await conn.execute(members.returning(AgentGroupMember.agent_group_id))).all())
+    return taken
+
+
+async def remember_dm(conn: AsyncConnection, user_id: str, channel_type: str, messaging_group_id: str) -> None:
+    """Where a person can be told something directly."""
+    key = {"user_id": user_id, "channel_type": channel_type}
+    found = {"messaging_group_id": messaging_group_id, "resolved_at": now()}
+    await insert_or_update(conn, UserDm, ["user_id", "channel_type"], **key, **found)
+
+
+async def standings(conn: AsyncConnection, user_id: str | None = None) -> list[AnyRow]:
+    """Who is what: user, name, role (owner, admin, member) and agent (None: all), by user."""
+    roles = (
+        select(UserRole.user_id, UserRole.role.label("role"), AgentGroup.folder, UserRole.granted_by.label("by"))
+        .outerjoin(AgentGroup, AgentGroup.id == UserRole.agent_group_id)
+        .add_columns(UserRole.granted_at.label("since"))
+    )
+    members = (
+        select(AgentGroupMember.user_id, literal("member").label("role"), AgentGroup.folder)
+        .add_columns(AgentGroupMember.added_by.label("by"), AgentGroupMember.added_at.label("since"))
+        .join(AgentGroup, AgentGroup.id == AgentGroupMember.agent_group_id)
+    )
+    found = union_all(roles, members).subquery()
+    query = select(found, User.display_name).join(User, User.id == found.c.user_id)
+    if user_id is not None:
+        query = query.where(found.c.user_id == user_id)
+    return list((await conn.execute(query.order_by(found.c.user_id, found.c.role, found.c.folder))).all())
+
+
+async def find_user(conn: AsyncConnection, user_id: str) -> AnyRow | None:
+    return (await conn.execute(select(User.__table__).where(User.id == user_id))).one_or_none()
+
+
+async def dms_of(conn: AsyncConnection, user_id: str) -> list[AnyRow]:
+    query = (
+        select(MessagingGroup.channel_type, MessagingGroup.platform_id)
+        .join(UserDm, UserDm.messaging_group_id == MessagingGroup.id)
+        .where(UserDm.user_id == user_id)
+    )
+    return list((await conn.execute(query)).all())
 
 
 async def is_admin(conn: AsyncConnection, user_id: str, agent_group_id: str) -> bool:

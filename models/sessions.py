@@ -244,6 +244,16 @@ async def claim(conn: AsyncConnection, session_id: str, owner: str, lease_second
     return claimed
 
 
+_ACTIVITY = select(_table.c.activity, _table.c.activity_since, _table.c.lease_owner).where(
+    Session.id == given("session")
+)
+
+
+async def find_activity(conn: AsyncConnection, session_id: str) -> AnyRow | None:
+    """What a session is at, since when, and whose it is."""
+    return (await conn.execute(_ACTIVITY, values(session=session_id))).one_or_none()
+
+
 _EXISTS = select(_table.c.id).where(Session.id == given("session"))
 
 
@@ -359,6 +369,13 @@ def _of(lease: Lease) -> dict[str, Any]:
 async def hear(conn: AsyncConnection, session_id: str) -> None:
     """The running turn has taken what it was rung for."""
     await conn.execute(update(_table).where(Session.id == session_id).values(woken_at=None))
+
+
+async def evict(conn: AsyncConnection, session_id: str) -> None:
+    """Take the session from whoever has it: they can write nothing any more, and let go when they notice. Locked until
+    the commit."""
+    nobody = {"lease_owner": None, "lease_expires_at": None, "lease_token": Session.lease_token + 1}
+    await conn.execute(update(_table).where(Session.id == session_id).values(resume_after=None, **nobody))
 
 
 async def end_rest(conn: AsyncConnection, session_id: str) -> None:

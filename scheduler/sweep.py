@@ -1,4 +1,5 @@
-"""Finds what nobody rang for: due messages and retries, stale leases, unsent rows, finished recurring rows.
+"""Finds what nobody rang for: due messages and retries, stale leases, unsent rows, finished recurring rows, and what
+nobody answered or decided in time.
 
 Every query runs over a partial index that holds only unfinished rows, so its cost grows with what is due, not with
 what exists. Several sweeps at once share the work: PostgreSQL skips rows another one has locked, SQLite has one
@@ -11,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, now
 from models.database import Database
+from models.expiry import expire_waits
 from models.fleet import forget_dead_processes
 from models.groups import AgentGroup
 from models.inbox import RECURRING, MessageIn
@@ -20,6 +22,7 @@ from models.tasks import write_next
 from scheduler.recurrence import RecurrenceError, next_after
 
 BATCH = 500
+EXPIRIES = 100  # each closes its cards one by one
 
 
 @dataclass(frozen=True)
@@ -42,14 +45,21 @@ async def sweep(db: Database, *, repeat_seconds: float) -> Found:
     """One look at everything. `repeat_seconds`: how old a wake must be before it counts as lost."""
     found = Found()
     await db.transact(_recur)
+    expired, deliveries = await db.transact(_expire)
     wakes = await db.transact(lambda conn: _due_sessions(conn, repeat_seconds))
     stale = await db.transact(lambda conn: _stale_leases(conn, repeat_seconds))
-    found.wakes = list({wake.session_id: wake for wake in [*wakes, *stale]}.values())
-    found.deliveries = await db.transact(lambda conn: _due_deliveries(conn, repeat_seconds))
+    found.wakes = list({wake.session_id: wake for wake in [*expired, *wakes, *stale]}.values())
+    found.deliveries = [*deliveries, *await db.transact(lambda conn: _due_deliveries(conn, repeat_seconds))]
     found.doubtful = await db.transact(lambda conn: _doubtful_deliveries(conn, repeat_seconds))
     found.full = max(len(wakes), len(stale), len(found.deliveries), len(found.doubtful)) >= BATCH
+    found.full |= len(expired) >= EXPIRIES
     await db.transact(forget_dead_processes)
     return found
+
+
+async def _expire(conn: AsyncConnection) -> tuple[list[Wake], list[str]]:
+    expired = await expire_waits(conn, EXPIRIES)
+    return await _wakes(conn, expired.sessions), expired.deliveries
 
 
 async def _due_sessions(conn: AsyncConnection, repeat_seconds: float) -> list[Wake]:
@@ -71,7 +81,10 @@ async def _ring(conn: AsyncConnection, sessions: Select[str]) -> list[Wake]:
     marked = (
         update(Session).where(Session.id.in_(chosen.scalar_subquery())).values(woken_at=now()).returning(Session.id)
     )
-    ids = list((await conn.execute(marked)).scalars())
+    return await _wakes(conn, list((await conn.execute(marked)).scalars()))
+
+
+async def _wakes(conn: AsyncConnection, ids: list[str]) -> list[Wake]:
     if not ids:
         return []
     query = (

@@ -100,7 +100,7 @@ def database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: P
     yield from request.getfixturevalue("make_postgres")()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_postgres(postgres_url: str, postgres_template: str) -> Callable[[], Iterator[str]]:
     def make() -> Iterator[str]:
         name = f"test_{new_id()[-12:]}"

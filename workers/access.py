@@ -2,6 +2,7 @@
 
 People at the command line are not in it: whoever can reach the database there can do everything anyway."""
 
+import hashlib
 from collections.abc import Mapping
 from enum import IntEnum, StrEnum
 from typing import Final
@@ -10,6 +11,8 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.people import AgentGroupMember, UserRole
+
+MAX_ID: Final = 255
 
 
 class Standing(IntEnum):
@@ -20,6 +23,20 @@ class Standing(IntEnum):
     ADMIN = 2  # of this agent
     GLOBAL_ADMIN = 3
     OWNER = 4
+
+    @property
+    def words(self) -> str:
+        """For whoever is told why not."""
+        return _WORDS[self]
+
+
+_WORDS: Final[Mapping[Standing, str]] = {
+    Standing.STRANGER: "not known to it",
+    Standing.MEMBER: "a member",
+    Standing.ADMIN: "an admin",
+    Standing.GLOBAL_ADMIN: "a global admin",
+    Standing.OWNER: "an owner",
+}
 
 
 class Act(StrEnum):
@@ -50,8 +67,12 @@ NEEDED: Final[Mapping[Act, Standing]] = {
 
 
 def user_id_of(channel_type: str, sender_id: str) -> str:
-    """How a person of a platform is known in all tables."""
-    return f"{channel_type}:{sender_id}"[:255]
+    """How a person of a platform is known in all tables. One that is too long for them ends in a hash of it all: cut
+    off, it could be somebody else's."""
+    whole = f"{channel_type}:{sender_id}"
+    if len(whole) <= MAX_ID:
+        return whole
+    return whole[: MAX_ID - 64] + hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()
 
 
 async def standing_of(conn: AsyncConnection, user_id: str | None, agent_group_id: str) -> Standing:

@@ -1,10 +1,9 @@
 """Approvals: what an agent may do only if somebody says so, for exactly one payload, once, and in time.
 
-A risky call writes down what it wants (the whole payload and its hash) and parks. Whoever decides (`longshore approve`,
-later a card) ends the rest; the next attempt at the turn uses the approval up and runs the call. A call that is not
-the one that was approved, to the letter, is refused."""
+A risky call writes down what it wants (the whole payload and its hash) and parks. Whoever decides ends the rest; the
+next attempt at the turn uses the approval up and runs the call. A call that is not the one that was approved, to the
+letter, is refused. `decide` is the one way to a decision, for cards, the command line and the API."""
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,23 +13,34 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import ParkedError
 from adapters.events import ApprovalRequested
+from models.approvers import name_of
 from models.base import AnyRow, storable_json
-from models.consent import decide_approval, expire_approval, find_approval, put_approval, use_approval
+from models.consent import (
+    Approval,
+    decide_approval,
+    expire_approval,
+    find_approval,
+    lock_session_of,
+    use_approval,
+)
 from models.database import Database
-from models.people import approver_addresses
 from models.sessions import end_rest, find_session
+from workers.access import Act, may
 from workers.actions.caller import Caller
+from workers.admitting import CATEGORY as ACCESS
+from workers.admitting import decide_access
+from workers.approvers import resolve_approvers
 from workers.bells import Bells
-from workers.ingest import RefusedError
+from workers.budget import CATEGORY as BUDGET
+from workers.budget import decide_raise
 from workers.journal import Journal
-from workers.notices import notice, store_notices
+from workers.refusals import RefusedError
+from workers.requests import Place, Request, hash_of, put_request
 
 CATEGORY: Final = "tool"
 SUMMARY_LIMIT: Final = 300
-
-
-def hash_of(payload: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(payload, sort_keys=True).encode()).hexdigest()
+OPERATOR: Final = "cli"
+_ACTS: Final = {BUDGET: Act.RAISE_BUDGET, ACCESS: Act.ADMIT}
 
 
 @dataclass(frozen=True)
@@ -80,7 +90,8 @@ class Consent:
             case "approved" if left > 0:
                 return await self._use(approval, tool, payload)
             case _:
-                await self._db.transact(lambda conn: expire_approval(conn, step_id))
+                for message_out_id in await self._db.transact(lambda conn: expire_approval(conn, step_id)):
+                    self._bells.deliver(message_out_id)
                 return Verdict("no", f"{tool} was not approved in time.")
 
     async def _use(self, approval: AnyRow, tool: str, payload: dict[str, Any]) -> Verdict:
@@ -105,69 +116,139 @@ class Consent:
         # In one line: an agent's text must not look like something else we say.
         summary = " ".join(f"{self._caller.turn.folder} wants {wish.summary}".split())
         summary = summary if len(summary) <= SUMMARY_LIMIT else f"{summary[: SUMMARY_LIMIT - 1]}…"
-        places = await self._db.read(lambda conn: approver_addresses(conn, self._caller.turn.agent_group_id))
-        decide = f"Whole: longshore approvals {step_id[-8:]}; decide: longshore approve {step_id[-8:]} (or deny)"
         here = self._caller.reply_to
-        said = f"I wait for an approval before I go on ({tool}). Whoever runs me has been asked."
-        to_people = [(here.channel_type, here.platform_id, here.thread_id, said)]
-        to_people += [(channel, place, None, f"{summary}. {decide}") for channel, place in places]
-        rows = [
-            notice(
-                session_id=self._caller.session_id,
-                seq=0,
-                key=f"{step_id}:approval:{number}",
-                channel_type=channel,
-                platform_id=place,
-                thread_id=thread,
-                text=text,
-            )
-            for number, (channel, place, thread, text) in enumerate(to_people)
-        ]
-        asked = {
-            "id": step_id,
-            "session_id": self._caller.session_id,
-            "turn_id": self._journal.turn_id,
-            "category": wish.category[:50],
-            "summary": summary,
-            "risk": wish.risk,
-            "payload": payload,
-            "payload_hash": hash_of(payload),
-        }
+        request = Request(
+            approval_id=step_id,
+            session_id=self._caller.session_id,
+            turn_id=self._journal.turn_id,
+            category=wish.category,
+            summary=summary,
+            risk=wish.risk,
+            payload=payload,
+            agent=self._caller.turn.folder,
+            asked_by=self._caller.people,
+            here=Place(here.channel_type, here.platform_id, here.thread_id),
+            waiting=f"I wait for an approval before I go on ({tool}). Whoever runs me has been asked.",
+        )
+        group = self._caller.turn.agent_group_id
+        approvers = await resolve_approvers(self._db, self._caller.registry, group, here.channel_type)
+        deliveries: list[str] = []
 
-        async def work(conn: AsyncConnection, first_seq: int) -> None:
-            await put_approval(conn, self._seconds, **asked)
-            await store_notices(conn, [row | {"seq": first_seq + number} for number, row in enumerate(rows)])
+        async def work(conn: AsyncConnection, _: int) -> None:
+            nonlocal deliveries
+            deliveries = await put_request(conn, request, approvers, self._seconds)
 
         event = ApprovalRequested(id=step_id, category=wish.category, summary=summary, risk=wish.risk, context=payload)
-        await self._journal.write(work, activity="awaiting human", messages=len(rows), events=[event])
-        for row in rows:
-            self._bells.deliver(row["id"])
+        await self._journal.write(work, activity="awaiting human", events=[event])
+        for message_out_id in deliveries:
+            self._bells.deliver(message_out_id)
 
 
 @dataclass
 class Decided:
-    """What a decision did, in words, and which sessions to ring for."""
+    """What a decision did, in words, and what to ring for after the commit."""
 
     text: str
-    wakes: list[tuple[str, str | None]] = field(default_factory=list)
+    wakes: list[tuple[str, str | None]] = field(default_factory=list)  # session, provider (None: the default one)
+    deliveries: list[str] = field(default_factory=list)
 
 
-async def decide_call(db: Database, approval_id: str, *, approve: bool, decided_by: str) -> Decided:
-    """Say yes or no to a risky call. Once; RefusedError says why it cannot be decided."""
+@dataclass(frozen=True)
+class Decision:
+    """A yes or no. `user_id`: who says it, by the identity a platform or a token vouches for; None: the operator at the
+    terminal, who may do everything. `shown`: the hash of what they were shown, if a card showed it. `usd`: for a
+    budget, another amount than was asked for."""
+
+    approve: bool
+    user_id: str | None = None
+    decided_by: str | None = None
+    shown: str | None = None
+    usd: float | None = None
+
+    @property
+    def by(self) -> str:
+        """As it is kept."""
+        return (self.decided_by or self.user_id or OPERATOR)[:255]
+
+
+async def decide(
+    db: Database,
+    approval_id: str,
+    *,
+    approve: bool,
+    user_id: str | None = None,
+    decided_by: str | None = None,
+    usd: float | None = None,
+) -> Decided:
+    """Say yes or no. Once; RefusedError says why it cannot be decided, or not by this person: they must have the
+    standing for it now, whatever it was when they were asked."""
+    decision = Decision(approve, user_id, decided_by, usd=usd)
 
     async def work(conn: AsyncConnection) -> Decided:
-        known = await find_approval(conn, approval_id)
-        if known is None:
-            raise RefusedError(f"there is no approval {approval_id!r}")
-        # The session's row first: a worker that is just parking the turn holds it, and looks for decisions under it.
-        await end_rest(conn, known.session_id)
-        if await decide_approval(conn, approval_id, "approved" if approve else "denied", decided_by) is None:
-            now_is = await find_approval(conn, approval_id)
-            assert now_is is not None
-            raise RefusedError(f"it is already {'expired' if now_is.status == 'pending' else now_is.status}")
-        session = await find_session(conn, known.session_id)
-        assert session is not None
-        said = f"{'approved, once' if approve else 'denied'}: {known.summary}"
-        return Decided(said, [(session.id, session.provider or session.group_provider)])
+        return await decide_within(conn, approval_id, decision)
 
     return await db.transact(work)
+
+
+async def decide_within(conn: AsyncConnection, approval_id: str, decision: Decision) -> Decided:
+    """The same in a transaction of the caller's, which is to be rolled back if this raises."""
+    await lock_session_of(conn, Approval, approval_id)
+    approval = await find_approval(conn, approval_id)
+    if approval is None:
+        raise RefusedError(f"there is no approval {approval_id!r}")
+    await _check(conn, approval, decision)
+    if approval.status != "pending" or approval.expires_at <= approval.at:
+        raise RefusedError(await _too_late(conn, approval))
+    if approval.category == ACCESS:
+        admitted = await decide_access(conn, approval_id, decision.approve, decision.by)
+        return Decided(admitted.text, admitted.wakes, admitted.deliveries)
+    closed = await decide_approval(conn, approval_id, "approved" if decision.approve else "denied", decision.by)
+    if closed is None:  # its time has run out just now
+        raise RefusedError("it is already expired")
+    carry_out = _raise_budget if approval.category == BUDGET else _let_go_on
+    done = await carry_out(conn, closed.row, decision)
+    done.deliveries += closed.deliveries
+    return done
+
+
+async def may_decide(conn: AsyncConnection, approval_id: str, user_id: str) -> bool:
+    """Whether this person has the standing for it."""
+    approval = await find_approval(conn, approval_id)
+    return approval is not None and await _may(conn, approval, user_id)
+
+
+async def _may(conn: AsyncConnection, approval: AnyRow, user_id: str) -> bool:
+    session = await find_session(conn, approval.session_id)
+    assert session is not None
+    return await may(conn, user_id, session.agent_group_id, _ACTS.get(approval.category, Act.APPROVE))
+
+
+async def _check(conn: AsyncConnection, approval: AnyRow, decision: Decision) -> None:
+    if decision.user_id is not None and not await _may(conn, approval, decision.user_id):
+        raise RefusedError("you may not decide this: it is for the admins of this agent and the owners")
+    shown = approval.payload_hash if decision.shown is None else decision.shown
+    if not shown == approval.payload_hash == hash_of(approval.payload):
+        raise RefusedError("what was shown is not what is asked for now, so nothing was decided")
+    if decision.usd is not None and approval.category != BUDGET:
+        raise RefusedError("an amount is for a budget; this is about something else")
+
+
+async def _too_late(conn: AsyncConnection, approval: AnyRow) -> str:
+    if approval.status in ("pending", "expired"):
+        return "it is already expired"
+    word = "denied" if approval.status == "denied" else "approved"
+    return f"it is already {word} by {await name_of(conn, approval.decided_by)}"
+
+
+async def _raise_budget(conn: AsyncConnection, approval: AnyRow, decision: Decision) -> Decided:
+    said, wakes = await decide_raise(conn, approval, approve=decision.approve, usd=decision.usd)
+    return Decided(said, wakes)
+
+
+async def _let_go_on(conn: AsyncConnection, approval: AnyRow, decision: Decision) -> Decided:
+    """The turn goes on: its next attempt uses the approval up, or hears the no."""
+    await end_rest(conn, approval.session_id)
+    session = await find_session(conn, approval.session_id)
+    assert session is not None
+    said = f"{'approved, once' if decision.approve else 'denied'}: {approval.summary}"
+    return Decided(said, [(session.id, session.provider or session.group_provider)])

@@ -9,20 +9,18 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import ErrorClass, ProviderError
-from models.base import new_id
+from adapters.registry import Registry
+from models.base import AnyRow, new_id
 from models.budgets import EVERYBODY, add_extra, ask_for_more, day_of, reserve, today
-from models.consent import Approval, decide_approval, find_approval
+from models.consent import find_approval
 from models.database import Database
-from models.people import approver_addresses
 from models.sessions import Session, end_rest
 from models.turns import Turn
-from models.upsert import insert_ignoring
-from workers.approvals import Decided, hash_of
-from workers.ingest import RefusedError
+from workers.approvers import resolve_approvers
 from workers.journal import Journal
-from workers.notices import notice, store_notices
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
+from workers.requests import Place, Request, put_request
 
 CATEGORY = "budget"
 # How soon to look again when the money is not spent, only held.
@@ -60,8 +58,11 @@ def limits_of(config: dict[str, Any], user_id: str | None) -> list[Limit]:
 class Purse:
     """The money of one turn."""
 
-    def __init__(self, db: Database, journal: Journal, turn: OpenedTurn, user_id: str | None) -> None:
+    def __init__(
+        self, db: Database, registry: Registry, journal: Journal, turn: OpenedTurn, user_id: str | None
+    ) -> None:
         self._db = db
+        self._registry = registry
         self._journal = journal
         self._turn = turn
         self._limits = limits_of(turn.config, user_id)
@@ -87,77 +88,55 @@ class Purse:
             await self._refuse(over.limit, over.day)
 
     async def _refuse(self, limit: Limit, day: datetime) -> None:
+        turn = self._turn
         whose = "" if limit.user_id == EVERYBODY else f" for {limit.user_id}"
-        reason = f"the daily budget of {self._turn.folder}{whose} ({dollars(limit.usd)}) is spent"
+        reason = f"the daily budget of {turn.folder}{whose} ({dollars(limit.usd)}) is spent"
+        request = self._request(limit, day, reason)
         denied = held = False
-        rows: list[dict[str, Any]] = []
+        deliveries: list[str] = []
 
-        async def work(conn: AsyncConnection, first_seq: int) -> None:
-            nonlocal denied, held, rows
-            spent = await day_of(conn, self._turn.agent_group_id, limit.user_id, day)
+        async def work(conn: AsyncConnection, _: int) -> None:
+            nonlocal denied, held, deliveries
+            spent = await day_of(conn, turn.agent_group_id, limit.user_id, day)
             earlier = await find_approval(conn, spent.approval_id) if spent.approval_id else None
             denied = earlier is not None and earlier.status == "denied"
             held = spent.spent_usd < limit.usd + spent.extra_usd
-            rows = []
-            if held:
+            if held or (earlier is not None and earlier.status in ("pending", "denied")):
                 return
-            if earlier is not None and earlier.status in ("pending", "denied"):
-                return
-            approval_id = new_id()
-            rows = [row | {"seq": first_seq + n} for n, row in enumerate(self._notices(places, approval_id, reason))]
-            await insert_ignoring(conn, Approval, **self._approval(approval_id, limit, day, reason))
-            await ask_for_more(conn, spent, approval_id)
-            await store_notices(conn, rows)
+            deliveries = await put_request(conn, request, approvers, _until_tomorrow(day))
+            await ask_for_more(conn, spent, request.approval_id)
 
-        places = await self._db.read(lambda conn: approver_addresses(conn, self._turn.agent_group_id))
-        await self._journal.write(work, messages=1 + len(places))
-        self.deliveries += [row["id"] for row in rows]
+        assert request.here is not None
+        approvers = await resolve_approvers(self._db, self._registry, turn.agent_group_id, request.here.channel_type)
+        await self._journal.write(work)
+        self.deliveries += deliveries
         if held:
-            why = f"what is left of the daily budget of {self._turn.folder}{whose} is held by calls under way"
+            why = f"what is left of the daily budget of {turn.folder}{whose} is held by calls under way"
             raise ProviderError(why, ErrorClass.RATE_LIMIT, HELD_SECONDS, False)
         if denied:
             raise ProviderError(f"{reason}, and more was not granted", ErrorClass.BUDGET, None, False)
         raise ProviderError(reason, ErrorClass.BUDGET, _until_tomorrow(day), False)
 
-    def _approval(self, approval_id: str, limit: Limit, day: datetime, reason: str) -> dict[str, Any]:
-        payload = {
-            "agent_group_id": self._turn.agent_group_id,
-            "user_id": limit.user_id,
-            "day": day.date().isoformat(),
-            "usd": limit.usd,
-        }
-        return {
-            "id": approval_id,
-            "session_id": self._turn.lease.session_id,
-            "turn_id": self._turn.id,
-            "category": CATEGORY,
-            "summary": f"{reason}; allow {dollars(limit.usd)} more today?",
-            "risk": "medium",
-            "payload": payload,
-            "payload_hash": hash_of(payload),
-            "expires_at": day + timedelta(seconds=_until_tomorrow(day)),
-        }
-
-    def _notices(self, places: list[tuple[str, str]], approval_id: str, reason: str) -> list[dict[str, Any]]:
-        """One to the conversation, one to each who may decide. Seq numbers are given when they are written."""
-        here = ReplyTo.to_last_of(self._turn.lease.session_id, self._turn.messages)
-        session_id = self._turn.lease.session_id
-        asked = f"{reason}. Allow more: longshore approve {approval_id[-8:]} (or deny)"
-        said = f"I have to pause: {reason}. Whoever runs me was asked for more; I go on then, or tomorrow."
-        to_people = [(here.channel_type, here.platform_id, here.thread_id, said)]
-        to_people += [(channel, place, None, asked) for channel, place in places]
-        return [
-            notice(
-                session_id=session_id,
-                seq=0,
-                key=f"{approval_id}:{number}",
-                channel_type=channel,
-                platform_id=place,
-                thread_id=thread,
-                text=text,
-            )
-            for number, (channel, place, thread, text) in enumerate(to_people)
-        ]
+    def _request(self, limit: Limit, day: datetime, reason: str) -> Request:
+        turn = self._turn
+        here = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
+        return Request(
+            approval_id=new_id(),
+            session_id=turn.lease.session_id,
+            turn_id=turn.id,
+            category=CATEGORY,
+            summary=f"{reason}; allow {dollars(limit.usd)} more today?",
+            risk="medium",
+            payload={
+                "agent_group_id": turn.agent_group_id,
+                "user_id": limit.user_id,
+                "day": day.date().isoformat(),
+                "usd": limit.usd,
+            },
+            agent=turn.folder,
+            here=Place(here.channel_type, here.platform_id, here.thread_id),
+            waiting=f"I have to pause: {reason}. Whoever runs me was asked for more; I go on then, or tomorrow.",
+        )
 
 
 def dollars(usd: float) -> str:
@@ -171,29 +150,20 @@ def _until_tomorrow(day: datetime) -> float:
 
 
 async def decide_raise(
-    db: Database, approval_id: str, *, approve: bool, decided_by: str, usd: float | None = None
-) -> Decided:
-    """Say yes or no to a raise. Once; RefusedError says why it cannot be decided."""
-
-    async def work(conn: AsyncConnection) -> Decided:
-        approval = await decide_approval(conn, approval_id, "approved" if approve else "denied", decided_by)
-        if approval is None:
-            known = await find_approval(conn, approval_id)
-            if known is None:
-                raise RefusedError(f"there is no approval {approval_id!r}")
-            raise RefusedError(f"it is already {'expired' if known.status == 'pending' else known.status}")
-        asked = approval.payload
-        # Locked first: a turn that is just being parked looks at it under the same lock.
-        day = datetime.fromisoformat(asked["day"]).replace(tzinfo=UTC)
-        await day_of(conn, asked["agent_group_id"], asked["user_id"], day)
-        amount = usd if usd is not None else float(asked["usd"])
-        if approve:
-            await add_extra(conn, asked["agent_group_id"], asked["user_id"], asked["day"], amount)
-        wakes = await _end_rests(conn, asked["agent_group_id"])
-        said = f"{dollars(amount)} more for {asked['day']}" if approve else "denied: what waits for it is given up"
-        return Decided(f"{said}; {len(wakes)} waiting turn{'s' * (len(wakes) != 1)} rung for", wakes)
-
-    return await db.transact(work)
+    conn: AsyncConnection, approval: AnyRow, *, approve: bool, usd: float | None
+) -> tuple[str, list[tuple[str, str | None]]]:
+    """What a decision about a raise does, in the transaction that writes it: in words, and which sessions (with their
+    providers) go on. `usd`: another amount than was asked for."""
+    asked = approval.payload
+    # Locked first: a turn that is just being parked looks at it under the same lock.
+    day = datetime.fromisoformat(asked["day"]).replace(tzinfo=UTC)
+    await day_of(conn, asked["agent_group_id"], asked["user_id"], day)
+    amount = usd if usd is not None else float(asked["usd"])
+    if approve:
+        await add_extra(conn, asked["agent_group_id"], asked["user_id"], asked["day"], amount)
+    wakes = await _end_rests(conn, asked["agent_group_id"])
+    said = f"{dollars(amount)} more for {asked['day']}" if approve else "denied: what waits for it is given up"
+    return f"{said}; {len(wakes)} waiting turn{'s' * (len(wakes) != 1)} rung for", wakes
 
 
 async def _end_rests(conn: AsyncConnection, agent_group_id: str) -> list[tuple[str, str | None]]:

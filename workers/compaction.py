@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from adapters.errors import WorkspaceError
 from adapters.model_port import ModelRequest
@@ -25,6 +25,14 @@ INSTRUCTIONS: Final = (
     "who the people are and what they want, what was decided and done (with names, numbers and file names exactly as "
     "they are), what is still open, and what was promised. Write only the summary."
 )
+
+
+# Somebody's wish for it, as a system message that rides along with the next turn.
+WISH: Final = {"action": "compact", "status": "requested", "result": "what was said before is summed up now"}
+
+
+def is_wished(messages: Sequence[Any]) -> bool:
+    return any(message.kind == "system" and message.content.get("action") == "compact" for message in messages)
 
 
 class Compactor:

@@ -251,7 +251,7 @@ class Ending:
             released, answers = await self._let_go(conn, events, memory, messages=1 + len(owners))
             first = released.message_seq - len(owners)
             await release_reservations(conn, turn.id)
-            await close_questions(conn, turn.id)
+            closed = await close_questions(conn, turn.id)
             await settle(conn, turn.id, "failed", error=failure.message, error_class=failure.error_class)
             await set_turn(
                 conn, turn.id, status=status, ended_at=now(), error=failure.message, error_class=failure.error_class
@@ -275,7 +275,7 @@ class Ending:
             )
             ids = await store_notices(conn, [said, *told])
             stored = await self._journal.store(conn, events, released.event_seq)
-            return Ended(status, released.more, deliveries=[*answers, *ids]), stored
+            return Ended(status, released.more, deliveries=[*answers, *ids, *closed]), stored
 
         return await self._commit(work)
 

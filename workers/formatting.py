@@ -26,7 +26,10 @@ _CHATS = ("chat", "chat-sdk")
 
 def format_prompt(messages: Sequence[Asked], notes: Mapping[int, Sequence[str]] | None = None) -> str:
     """All messages of a turn as one text. Neighbouring chat messages share a <messages> block; every other kind is a
-    section under its own heading. `notes` say, by a message's number, what became of its attachments."""
+    section under its own heading. `notes` say, by a message's number, what became of its attachments. A command to the
+    agent's program is passed as it is, if it stands alone."""
+    if is_raw(messages):
+        return plain_text(messages[0])
     sections: list[str] = []
     chats: list[str] = []
 
@@ -43,6 +46,11 @@ def format_prompt(messages: Sequence[Asked], notes: Mapping[int, Sequence[str]] 
         sections.append(_section(message))
     close_chats()
     return "\n\n".join(sections)
+
+
+def is_raw(messages: Sequence[Asked]) -> bool:
+    """Whether this is a command to the agent's program (`workers/commands.py`), and nothing else."""
+    return len(messages) == 1 and messages[0].content.get("raw") is True
 
 
 def plain_text(message: Asked) -> str:

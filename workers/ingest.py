@@ -1,10 +1,12 @@
 """Accepting a message: check, dedupe, route, store, commit; the caller rings after that.
 
 The same function behind every door (Celery producers, the command line, HTTP). It succeeds only after the commit, and
-refuses with `RefusedError`, whose text is for whoever sent the message."""
+refuses with `RefusedError`, whose text is for whoever sent the message. Who comes from outside passes the reception
+first; the command line and producers are the operator's own."""
 
 import json
 import uuid
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -18,15 +20,21 @@ from adapters.registry import Registry
 from models.base import AnyRow, new_id
 from models.consent import answer_question, chosen_value, open_question
 from models.database import Database
+from models.engagements import follow
 from models.fleet import reject
-from models.groups import agent_folders, ensure_messaging_group, find_agent_group, wirings_of
+from models.groups import agent_folders
 from models.inbox import MessageIn
 from models.people import remember_user
 from models.sessions import Admission, admit, end_rest, ensure_session
 from models.upsert import insert_ignoring
 from scheduler.recurrence import check_timezone, next_after
-from workers import routing
+from workers import switchboard
+from workers.access import user_id_of
+from workers.admitting import AdmittedError, wait_outside
 from workers.bells import Bells
+from workers.reception import AgainError, Handled, Passed, Turned, Visit, receive, visit_key
+from workers.refusals import RefusedError as RefusedError
+from workers.routing import Route
 from workers.settings import Settings
 
 log = structlog.get_logger()
@@ -36,10 +44,6 @@ _PRINTABLE: Final = r"^[^\x00-\x1f]+$"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PRINTABLE)]
 ShortName = Annotated[str, StringConstraints(min_length=1, max_length=50, pattern=_PRINTABLE)]
 DisplayName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PRINTABLE)]
-
-
-class RefusedError(Exception):
-    """The message cannot be accepted as it is; the text says what is wrong and what to do."""
 
 
 class Incoming(BaseModel):
@@ -89,6 +93,11 @@ class Incoming(BaseModel):
             next_after(self.recurrence, self.process_after, self.timezone)
         return self
 
+    @property
+    def words(self) -> str:
+        """What is said, for rules to look at."""
+        return self.text if self.text is not None else str((self.content or {}).get("text") or "")
+
     def stored_content(self) -> dict[str, Any]:
         content = dict(self.content) if self.content is not None else {_text_field(self.kind): self.text}
         if self.kind in ("chat", "chat-sdk"):
@@ -100,13 +109,18 @@ class Accepted(BaseModel):
     """What a producer learns: the id to follow; and what the door it came through has to ring for."""
 
     message_id: str
-    session_id: str
-    seq: int
+    session_id: str = ""
+    seq: int = 0
     duplicate: bool = False
     # The turn whose question this message answered; it was no message of its own then.
     answered_turn: str | None = None
+    # Dealt with on the spot: it is no message of an agent's, and has no session and no number.
+    handled: Literal["code", "command", "answer", "before"] | None = None
     wake_provider: str | None = None
     interrupts: bool = False
+    # What else it set off: sessions with their providers, and what the fleet says to people.
+    wakes: list[tuple[str, str]] = Field(default_factory=list)
+    deliveries: list[str] = Field(default_factory=list)
 
     def ring(self, bells: Bells) -> None:
         """After the commit: wake whoever must be woken."""
@@ -114,10 +128,14 @@ class Accepted(BaseModel):
             bells.wake(self.session_id, self.wake_provider)
         if self.interrupts:
             bells.nudge(self.session_id)
+        for session_id, provider in self.wakes:
+            bells.wake(session_id, provider)
+        for message_out_id in self.deliveries:
+            bells.deliver(message_out_id)
 
     def public(self) -> dict[str, Any]:
         """What its sender is told."""
-        return self.model_dump(exclude={"wake_provider", "interrupts"}, exclude_none=True)
+        return self.model_dump(exclude={"wake_provider", "interrupts", "wakes", "deliveries"}, exclude_none=True)
 
 
 def parse_incoming(kwargs: dict[str, Any]) -> Incoming:
@@ -141,35 +159,93 @@ def parse_incoming(kwargs: dict[str, Any]) -> Incoming:
     return incoming
 
 
+@dataclass(frozen=True)
+class _Duplicate:
+    agent_group_id: str
+
+
 async def accept(
-    db: Database, registry: Registry, settings: Settings, incoming: Incoming, *, row_id: str | None = None
+    db: Database,
+    registry: Registry,
+    settings: Settings,
+    incoming: Incoming,
+    *,
+    row_id: str | None = None,
+    from_outside: bool = False,
+    is_direct: bool = False,
+    trusted: bool = False,
 ) -> Accepted:
     """Store the message. `row_id` (a Celery task's id) becomes the row's id, so that its sender can follow it and a
-    second delivery of the same task finds it."""
+    second delivery of the same task finds it. `from_outside`: its sender is whoever the platform says, and is let in
+    or not; `is_direct`: in a chat of one person; `trusted`: it is a service of the operator's own."""
     row_id = row_id or new_id()
-    accepted = await db.transact(lambda conn: _store(conn, registry, settings, incoming, row_id))
-    if accepted is None:
-        accepted = await db.read(lambda conn: _existing(conn, incoming, row_id))
+    visit = Visit(incoming, is_direct, trusted, visit_key(incoming, row_id)) if from_outside else None
+    try:
+        try:
+            stored = await db.transact(lambda conn: _take(conn, registry, settings, incoming, row_id, visit))
+        except AdmittedError:
+            stored = await db.transact(lambda conn: _take(conn, registry, settings, incoming, row_id, visit))
+    except AgainError:
+        log.info("message.handled_before", channel=incoming.channel_type)
+        return Accepted(message_id=row_id, duplicate=True, handled="before")
+    if isinstance(stored, Turned):
+        raise RefusedError(stored.reason, stored.deliveries)
+    if isinstance(stored, _Duplicate):
+        accepted = await db.read(lambda conn: _existing(conn, incoming, row_id, stored.agent_group_id))
         log.info("message.duplicate", message=accepted.message_id, session=accepted.session_id)
-    return accepted
+        return accepted
+    return stored
 
 
-async def _store(
-    conn: AsyncConnection, registry: Registry, settings: Settings, incoming: Incoming, row_id: str
-) -> Accepted | None:
-    """None: it is already there (and nothing was written)."""
+async def _take(
+    conn: AsyncConnection,
+    registry: Registry,
+    settings: Settings,
+    incoming: Incoming,
+    row_id: str,
+    visit: Visit | None,
+) -> Accepted | Turned | _Duplicate:
     if incoming.channel_type not in registry.channels.names:
         installed = ", ".join(registry.channels.names)
         raise RefusedError(f"channel_type: there is no channel {incoming.channel_type!r} here; installed: {installed}")
-    route, group_provider = await _route(conn, incoming)
+    if visit is None:
+        passed = Passed(await _route(conn, incoming), may_answer=True)
+    else:
+        received = await receive(conn, registry, settings, visit)
+        if isinstance(received, Handled):
+            wakes = [(session, provider or settings.default_provider) for session, provider in received.wakes]
+            handled: dict[str, Any] = {"handled": received.what, "wakes": wakes, "deliveries": received.deliveries}
+            return Accepted(message_id=row_id, **handled)
+        if isinstance(received, Turned):
+            return received
+        passed = received
+    return await _store(conn, registry, settings, incoming, row_id, passed, inside=visit is None)
+
+
+async def _store(
+    conn: AsyncConnection,
+    registry: Registry,
+    settings: Settings,
+    incoming: Incoming,
+    row_id: str,
+    passed: Passed,
+    *,
+    inside: bool,
+) -> Accepted | _Duplicate:
+    """_Duplicate: it is already there (and nothing was written)."""
+    route, agent = passed.found.route, passed.found.agent
+    assert route is not None
+    assert agent is not None
     follow_up = incoming.follow_up or route.follow_up
+    waits = passed.stranger is not None
+    wakes = route.wakes and not waits
     # One with a date needs no wake now, and must not stand in the way of another's.
-    admission = await _admit(conn, route, settings, wakes=route.wakes and incoming.process_after is None)
-    provider = admission.provider or group_provider or settings.default_provider
+    admission = await _admit(conn, route, settings, wakes=wakes and incoming.process_after is None)
+    provider = admission.provider or agent.provider or settings.default_provider
     known = provider in registry.providers.names
-    if follow_up == "reject" and admission.running:
+    if follow_up == "reject" and admission.running and not waits:
         raise RefusedError("the agent is at work, and its wiring refuses messages meanwhile: send it again later")
-    question = await _answer(conn, incoming, admission) if route.wakes else None
+    question, closed = await _answer(conn, incoming, admission) if wakes and passed.may_answer else (None, [])
     values: dict[str, Any] = {
         "id": row_id,
         "session_id": admission.session_id,
@@ -183,24 +259,32 @@ async def _store(
         "thread_id": incoming.thread_id,
         "platform_message_id": incoming.message_id,
         "sender_id": incoming.sender_id,
-        "content": incoming.stored_content(),
+        "content": incoming.stored_content() if inside else _from_outside(incoming, passed.raw),
     }
     if incoming.process_after is not None:
         values["process_after"] = incoming.process_after
     if incoming.recurrence is not None:
         values |= {"recurrence": incoming.recurrence, "timezone": incoming.timezone, "series_id": row_id}
-    if question is not None:
+    if passed.raw is not None:
+        values["follow_up"] = "separate"  # a command is one only if it stands alone
+    if waits:
+        values["status"] = "paused"
+    elif question is not None:
         values |= {"status": "completed", "wakes": False}
     elif not known:
         reason = registry.providers.missing(provider)
         values |= {"status": "failed", "error_class": ErrorClass.UNKNOWN_PROVIDER, "error": reason}
     if not await insert_ignoring(conn, MessageIn, **values):
         await conn.rollback()  # gives the number back
-        return None
+        return _Duplicate(route.agent_group_id)
+    if passed.stranger is not None:
+        deliveries = await wait_outside(conn, passed.stranger, admission.session_id, incoming.words)
+        return Accepted(message_id=row_id, session_id=admission.session_id, seq=admission.seq, deliveries=deliveries)
+    if route.follows and incoming.thread_id is not None:
+        await follow(conn, route.agent_group_id, route.messaging_group_id, incoming.thread_id)
     if incoming.sender_id is not None:
-        await remember_user(
-            conn, f"{incoming.channel_type}:{incoming.sender_id}"[:255], incoming.channel_type, incoming.sender_name
-        )
+        user_id = user_id_of(incoming.channel_type, incoming.sender_id)
+        await remember_user(conn, user_id, incoming.channel_type, incoming.sender_name)
     return Accepted(
         message_id=row_id,
         session_id=admission.session_id,
@@ -208,55 +292,52 @@ async def _store(
         answered_turn=question.turn_id if question is not None else None,
         wake_provider=provider if known and (admission.ring or question is not None) else None,
         interrupts=route.wakes and question is None and admission.running and follow_up == "interrupt",
+        deliveries=closed,
     )
 
 
-async def _answer(conn: AsyncConnection, incoming: Incoming, admission: Admission) -> AnyRow | None:
+def _from_outside(incoming: Incoming, raw: str | None) -> dict[str, Any]:
+    """What makes a text a command to a program is for us to say, not for a platform."""
+    content = {key: value for key, value in incoming.stored_content().items() if key != "raw"}
+    return content if raw is None else content | {"text": raw, "raw": True}
+
+
+async def _answer(conn: AsyncConnection, incoming: Incoming, admission: Admission) -> tuple[AnyRow | None, list[str]]:
     """A chat message to a session whose turn has asked a person is the answer; anything else waits behind it. Returns
-    the question, if it was one."""
+    the question, if it was one, and what its card becomes, to be rung for."""
     busy = admission.resting or admission.running  # it may have asked and not be parked yet
     if not busy or incoming.kind not in ("chat", "chat-sdk") or incoming.process_after is not None:
-        return None
+        return None, []
     question = await open_question(conn, admission.session_id)
     if question is None:
-        return None
-    text = chosen_value(question.question, incoming.text or str((incoming.content or {}).get("text") or ""))
-    if not await answer_question(conn, question.id, text, incoming.sender_id):
-        return None
+        return None, []
+    text = chosen_value(question.question, incoming.words)
+    sender = incoming.sender_id
+    by = user_id_of(incoming.channel_type, sender) if sender is not None else None
+    answered = await answer_question(conn, question.id, text, by)
+    if answered is None:
+        return None, []
     await end_rest(conn, admission.session_id)
-    return question
+    return question, answered.deliveries
 
 
-async def _route(conn: AsyncConnection, incoming: Incoming) -> tuple[routing.Route, str | None]:
-    """Where it goes, and the agent group's own provider."""
+async def _route(conn: AsyncConnection, incoming: Incoming) -> switchboard.Found:
+    """For those inside, who are told what there is."""
+    found = await switchboard.find(conn, incoming)
+    if found.route is not None:
+        return found
     if incoming.agent_group is not None:
-        group = await find_agent_group(conn, incoming.agent_group)
-        if group is None:
-            known = ", ".join(await agent_folders(conn)) or "none yet (make one: longshore groups add NAME)"
-            raise RefusedError(f"there is no agent group {incoming.agent_group!r}; there are: {known}")
-        place = await ensure_messaging_group(conn, incoming.channel_type, incoming.platform_id)
-        return routing.Route(group.id, place, incoming.thread_id or "", True, "addressed"), group.provider
-    wirings = await wirings_of(conn, incoming.channel_type, incoming.platform_id)
-    if not wirings:
+        known = ", ".join(await agent_folders(conn)) or "none yet (make one: longshore groups add NAME)"
+        raise RefusedError(f"there is no agent group {incoming.agent_group!r}; there are: {known}")
+    if not found.wired:
         raise RefusedError(
             f"no agent is wired to {incoming.channel_type} {incoming.platform_id!r}: "
             "name an agent_group, or wire one (longshore wire)"
         )
-    content = incoming.content or {}
-    heard = routing.Heard(
-        text=incoming.text or str(content.get("text", "")),
-        sender_id=incoming.sender_id,
-        thread_id=incoming.thread_id,
-        is_mention=incoming.is_mention,
-    )
-    route = routing.choose(wirings, heard)
-    if route is None:
-        raise RefusedError(f"no agent in {incoming.channel_type} {incoming.platform_id!r} listens to such a message")
-    provider = next(row.provider for row in wirings if row.agent_group_id == route.agent_group_id)
-    return route, provider
+    raise RefusedError(f"no agent in {incoming.channel_type} {incoming.platform_id!r} listens to such a message")
 
 
-async def _admit(conn: AsyncConnection, route: routing.Route, settings: Settings, *, wakes: bool) -> Admission:
+async def _admit(conn: AsyncConnection, route: Route, settings: Settings, *, wakes: bool) -> Admission:
     key = (route.agent_group_id, route.messaging_group_id, route.thread_id)
     admission = await admit(conn, *key, wakes=wakes, repeat_seconds=settings.repeat_seconds)
     if admission is None:
@@ -266,12 +347,11 @@ async def _admit(conn: AsyncConnection, route: routing.Route, settings: Settings
     return admission
 
 
-async def _existing(conn: AsyncConnection, incoming: Incoming, row_id: str) -> Accepted:
+async def _existing(conn: AsyncConnection, incoming: Incoming, row_id: str, agent_group_id: str) -> Accepted:
     same = MessageIn.id == row_id
     if incoming.message_id is not None:
-        route, _ = await _route(conn, incoming)
         same |= and_(
-            MessageIn.agent_group_id == route.agent_group_id,
+            MessageIn.agent_group_id == agent_group_id,
             MessageIn.channel_type == incoming.channel_type,
             MessageIn.platform_id == incoming.platform_id,
             MessageIn.platform_message_id == incoming.message_id,

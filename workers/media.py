@@ -2,7 +2,7 @@
 
 Everything about an attachment is hostile: its address, its name, the type it claims. A file's type is what its first
 bytes say. What cannot be fetched is told to the agent in words, and the turn goes on. A later attempt finds what an
-earlier one has saved, so that the same messages make the same prompt."""
+earlier one has saved, so that the same messages make the same prompt. What a platform keeps, its channel fetches."""
 
 import asyncio
 import base64
@@ -13,14 +13,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
+import structlog
+
+from adapters.channel_port import Channel
 from adapters.contracts import Capabilities
-from adapters.errors import ToolError, WebError, WorkspaceError
+from adapters.errors import AdapterError, ToolError, WebError, WorkspaceError
 from adapters.media_types import native_kind, sniff
+from adapters.registry import Drivers
 from adapters.transcript import Item, Shown
 from adapters.web import Web
 from adapters.workspace import Workspace
 from adapters.workspace_paths import INSIDE
 from models.base import AnyRow
+
+log = structlog.get_logger()
 
 FOLDER: Final = "downloads"
 MAX_BYTES: Final = 20 << 20
@@ -56,10 +62,18 @@ class Attached:
 class Media:
     """The attachments of one turn's messages."""
 
-    def __init__(self, workspace: Workspace, web: Web, capabilities: Capabilities, at_once: asyncio.Semaphore) -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        web: Web,
+        channels: Drivers[Channel],
+        capabilities: Capabilities,
+        at_once: asyncio.Semaphore,
+    ) -> None:
         """`at_once`: how many files a process has in its memory at a time, for all its turns."""
         self._workspace = workspace
         self._web = web
+        self._channels = channels
         self._at_once = at_once
         self._sees = {kind for kind, can in (("image", capabilities.images), ("pdf", capabilities.pdfs)) if can}
         self._attached: dict[int, tuple[Attached, ...]] = {}
@@ -69,7 +83,7 @@ class Media:
         new = [(row, given) for row in messages if row.seq not in self._attached and (given := _attachments(row))]
         for row, given in new:
             self._attached[row.seq] = tuple(
-                await asyncio.gather(*(self._save(row.id, number, one) for number, one in enumerate(given, 1)))
+                await asyncio.gather(*(self._save(row, number, one) for number, one in enumerate(given, 1)))
             )
 
     @property
@@ -110,15 +124,15 @@ class Media:
             return 0, ""
         return len(data), base64.b64encode(data).decode()
 
-    async def _save(self, row_id: str, number: int, given: dict[str, Any]) -> Attached:
+    async def _save(self, row: AnyRow, number: int, given: dict[str, Any]) -> Attached:
         name = _name(given, number)
-        folder = row_id if _ROW_ID.fullmatch(row_id) else hashlib.sha256(row_id.encode()).hexdigest()[:32]
+        folder = row.id if _ROW_ID.fullmatch(row.id) else hashlib.sha256(row.id.encode()).hexdigest()[:32]
         path = f"{FOLDER}/{folder}/{number}-{name}"
         try:
             async with self._at_once:
                 data = await asyncio.to_thread(self._saved, path)
                 if data is None:
-                    data = await self._fetch(given)
+                    data = await self._fetch(row.channel_type, given)
                     await asyncio.to_thread(self._workspace.write, path, data)
                 return Attached(name, path, sniff(data) or "application/octet-stream", native_kind(data) or "file")
         except ToolError as error:
@@ -130,12 +144,14 @@ class Media:
         except WorkspaceError:
             return None
 
-    async def _fetch(self, given: dict[str, Any]) -> bytes:
+    async def _fetch(self, channel_type: str, given: dict[str, Any]) -> bytes:
         if isinstance(given.get("data"), str):
             try:
                 return base64.b64decode(given["data"], validate=True)
             except (binascii.Error, ValueError):
                 raise WebError("its data is not base64") from None
+        if isinstance(given.get("reference"), str):
+            return await self._fetch_from(channel_type, given["reference"])
         if not isinstance(given.get("url"), str):
             raise WebError("it has neither an address nor data")
         fetched = await self._web.get(given["url"], max_bytes=MAX_BYTES, seconds=SECONDS)
@@ -144,6 +160,22 @@ class Media:
         if fetched.cut:
             raise WebError(f"it is larger than {MAX_BYTES >> 20} MB")
         return fetched.body
+
+    async def _fetch_from(self, channel_type: str, reference: str) -> bytes:
+        """What the platform of the message keeps. Where that lies is its channel's business: it may hold a key."""
+        try:
+            async with asyncio.timeout(SECONDS):
+                data = await self._channels.get(channel_type).fetch(reference, MAX_BYTES)
+        except TimeoutError:
+            raise WebError(f"{channel_type} did not send it within {SECONDS:g} s") from None
+        except AdapterError as error:
+            raise WebError(str(error)) from error
+        except Exception as error:  # a driver's bug costs the file, not the turn
+            log.exception("channel.crashed", channel=channel_type)
+            raise WebError(f"the {channel_type} channel crashed ({type(error).__name__})") from error
+        if len(data) > MAX_BYTES:
+            raise WebError(f"it is larger than {MAX_BYTES >> 20} MB")
+        return data
 
 
 def _attachments(row: AnyRow) -> list[dict[str, Any]]:

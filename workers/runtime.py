@@ -36,6 +36,7 @@ from workers.homes import Homes
 from workers.leases import LeaseKeeper
 from workers.nudges import Nudges
 from workers.outbox import Outbox
+from workers.rates import Rates
 from workers.settings import Settings
 from workers.verdicts import Patience
 
@@ -91,6 +92,7 @@ class Runtime:
         self._redis = redis_client(settings.redis_url)
         self.publisher: Final = Publisher(self._redis)
         self.governor: Final = Governor(self._redis)
+        self.rates: Final = Rates(self._redis)
         self.breaker: Final = Breaker(self.db)
         # Leases are renewed on a connection of their own: not behind whoever else waits for one.
         self._lease_db = Database(settings.database_url, pool_size=1, prepare=settings.database_prepare)

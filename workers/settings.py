@@ -46,6 +46,9 @@ class Settings(BaseSettings):
         3600.0, ge=0, description="how long a turn waits for rate limits and outages before that uses up its tries"
     )
     delivery_seconds: float = Field(60.0, gt=0, description="a sending that takes longer is in doubt")
+    doubtful_delivery: Literal["unknown", "resend"] = Field(
+        "unknown", description="a message that may have arrived, if the platform cannot tell: `resend` may say it twice"
+    )
     turn_seconds: float = Field(3600.0, gt=0, description="a turn that takes longer is stopped and tried again")
     silent_seconds: float = Field(600.0, gt=0, description="a provider that says nothing for so long hangs")
     grace_seconds: float = Field(20.0, ge=0, description="on SIGTERM, how long running turns may go on")

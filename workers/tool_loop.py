@@ -80,9 +80,11 @@ class ToolLoop:
         compactor: Compactor | None = None,
         alive: Callable[[], None] = lambda: None,
         load: Callable[[tuple[Item, ...]], Awaitable[tuple[Item, ...]]] | None = None,
+        wants_room: Callable[[], bool] = lambda: False,
     ) -> None:
         """`alive` is called whenever the model gives a sign of life, also one that shows nothing. `load` fills in what
-        is shown (pictures) for the time of one call: it is large, and never kept."""
+        is shown (pictures) for the time of one call: it is large, and never kept. `wants_room`: whether somebody wants
+        earlier turns to be summed up although there is room."""
         self._provider = provider
         self._given = given
         self._notebook = notebook
@@ -90,6 +92,7 @@ class ToolLoop:
         self._compactor = compactor
         self._alive = alive
         self._load = load
+        self._wants_room = wants_room
         self._model = given.model or provider.default_model
         self._facts = provider.facts(self._model, given.options)
         self._max_tokens = int(given.options.get("max_tokens", DEFAULT_MAX_TOKENS))
@@ -231,7 +234,8 @@ class ToolLoop:
 
     async def _ask(self, number: int) -> AsyncGenerator[ProviderEvent, None]:
         """One call; when the conversation is too long for the model, room is made and the call repeated."""
-        if estimate(self._items(), self._given.system_prompt) > self._room():
+        wanted = self._compactor is not None and len(self._history) > 1 and self._wants_room()
+        if wanted or estimate(self._items(), self._given.system_prompt) > self._room():
             async with aclosing(self._make_room(number)) as events:
                 async for event in events:
                     yield event

@@ -27,9 +27,8 @@ from adapters.tool_port import Tool, ToolContext
 from adapters.web import Web
 from adapters.workspace import Workspace
 from models.base import AnyRow, new_id, storable
-from models.consent import expire_question, find_question, put_question
+from models.consent import expire_question, find_question
 from models.database import Database
-from models.outbox import MessageOut
 from models.turns import Step, count_steps, find_step, finish_step
 from models.upsert import insert_ignoring
 from workers.actions.caller import Caller, Performed
@@ -37,7 +36,7 @@ from workers.actions.table import numbers_for, perform
 from workers.approvals import Consent
 from workers.bells import Bells
 from workers.journal import Journal
-from workers.questions import question_text, stored_question
+from workers.questions import ask, question_content
 from workers.watchdog import Watchdog
 
 log = structlog.get_logger()
@@ -243,11 +242,12 @@ class JournaledToolBox:
     async def _ask(self, step_id: str, question: Ask) -> NoReturn:
         """Put the question and park: its row waits, nothing else does. The step stays begun until it is answered."""
         journal = self._journal
-        content = {"text": question_text(question), "question": {"id": step_id, **stored_question(question)}}
+        card_id = new_id()
         row = self._caller.reply_to.outbound(
-            content=content, turn_id=journal.turn_id, key=f"{journal.turn_id}:{step_id}:question"
+            content=question_content(question, step_id, card_id),
+            turn_id=journal.turn_id,
+            key=f"{journal.turn_id}:{step_id}:question",
         )
-        place = {key: row[key] for key in ("session_id", "turn_id", "channel_type", "platform_id", "thread_id")}
         asked = QuestionAsked(
             id=step_id,
             title=question.title,
@@ -257,8 +257,7 @@ class JournaledToolBox:
         )
 
         async def work(conn: AsyncConnection, first_seq: int) -> None:
-            await insert_ignoring(conn, MessageOut, **(row | {"seq": first_seq}))
-            await put_question(conn, step_id, row["id"], stored_question(question), question.seconds, **place)
+            await ask(conn, question, step_id, card_id, row | {"seq": first_seq})
 
         await journal.write(work, activity="awaiting human", messages=1, events=[asked])
         self._bells.deliver(row["id"])
@@ -269,7 +268,10 @@ class JournaledToolBox:
         question = await self._db.read(lambda conn: find_question(conn, step_id))
         if question is None:
             return None
-        if question.status == "pending" and not await self._db.transact(lambda conn: expire_question(conn, step_id)):
+        if question.status == "pending":
+            expired = await self._db.transact(lambda conn: expire_question(conn, step_id))
+            for message_out_id in expired.deliveries if expired is not None else ():
+                self._bells.deliver(message_out_id)
             question = await self._db.read(lambda conn: find_question(conn, step_id))
             assert question is not None
             if question.status == "pending":

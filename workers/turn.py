@@ -24,12 +24,12 @@ from models.database import uninterrupted
 from models.errors import LeaseLostError, StoreError
 from models.turns import has_finished
 from workers.budget import Purse, limits_of
-from workers.compaction import Compactor
+from workers.compaction import Compactor, is_wished
 from workers.ending import NOTHING_NEW, PATIENCE_SECONDS, Ended, Ending, Memory
 from workers.events import envelope
 from workers.failover import Choice, after
 from workers.follow_ups import FollowUps
-from workers.formatting import format_prompt, plain_text
+from workers.formatting import format_prompt, is_raw, plain_text
 from workers.gate import FleetGate
 from workers.ingest import record_rejection
 from workers.journal import Journal
@@ -311,7 +311,7 @@ class _Attempt:
         capabilities = provider.manifest.capabilities
         if isinstance(provider, ProgramProvider):  # it opens files itself
             capabilities = replace(capabilities, images=False, pdfs=False)
-        media = Media(workspace, runtime.web, capabilities, runtime.fetching)
+        media = Media(workspace, runtime.web, runtime.registry.channels, capabilities, runtime.fetching)
         await media.prepare(turn.messages)
         for note in media.problems:
             self._journal.add(Progress(text=note))
@@ -323,6 +323,7 @@ class _Attempt:
         given = QueryInput(
             prompt=self._prompt,
             messages=tuple(plain_text(message) for message in turn.messages),
+            raw=is_raw(turn.messages),
             tools=tools,
             attempt=turn.attempt,
             model=turn.model,
@@ -355,7 +356,7 @@ class _Attempt:
         assert self._tools is not None
         self._program = ProgramRun(runtime, turn, self._journal, self._watchdog, provider)
         reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
-        self._purse = Purse(runtime.db, self._journal, turn, reply_to.sender_id)
+        self._purse = Purse(runtime.db, runtime.registry, self._journal, turn, reply_to.sender_id)
         await self._purse.hold(self._program.id, PROGRAM_USD)
         prompt = await system_prompt(runtime.settings.workspace_root, turn.folder, turn.name, (), given.policy)
         given = replace(given, system_prompt=prompt)
@@ -368,7 +369,7 @@ class _Attempt:
         reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
         budgeted = bool(limits_of(turn.config, reply_to.sender_id))
         self._notebook = ModelJournal(self._journal, turn, reply_to.sender_id, media, budgeted=budgeted)
-        self._purse = Purse(runtime.db, self._journal, turn, reply_to.sender_id)
+        self._purse = Purse(runtime.db, runtime.registry, self._journal, turn, reply_to.sender_id)
         self._loop = ToolLoop(
             provider,
             replace(given, system_prompt=prompt),
@@ -377,6 +378,7 @@ class _Attempt:
             Compactor(Path(given.cwd)),
             self._watchdog.alive,
             media.load,
+            lambda: is_wished(turn.messages),
         )
         self._mail.for_loop(self._loop)
         return self._loop

@@ -358,7 +358,9 @@ def _honours_keys(harness: Harness) -> str | None:
 
 
 def _has_buttons(harness: Harness) -> str | None:
-    return None if harness.channel.capabilities.buttons else "its capabilities say buttons=False"
+    if not harness.channel.capabilities.buttons:
+        return "its capabilities say buttons=False"
+    return None if harness.receives else "presses do not come as requests of a platform"
 
 
 def _has_direct_chats(harness: Harness) -> str | None:

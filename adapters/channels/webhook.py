@@ -1,7 +1,8 @@
 """`webhook`: JSON over HTTP, signed both ways, to endpoints the operator has named.
 
-LONGSHORE_WEBHOOKS='{"crm": {"url": "https://…", "secret": "…"}}' names them; a message's platform id is such a name,
-never an address, so nobody can make the fleet call where they like."""
+LONGSHORE_WEBHOOKS='{"crm": {"url": "https://…", "secret": "…", "agent": "sales"}}' names them; a message's platform id
+is such a name, never an address, so nobody can make the fleet call where they like. One without a `url` is answered
+in its own requests (`Prefer: wait=30`); `agent` is who answers where nobody has wired the endpoint."""
 
 import asyncio
 import base64
@@ -32,8 +33,9 @@ ENDPOINT_HEADER: Final = "x-longshore-endpoint"
 class Endpoint(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    url: HttpUrl
+    url: HttpUrl | None = None
     secret: str = Field(min_length=1)
+    agent: str | None = Field(None, min_length=1)
 
 
 class _InboundBody(BaseModel):
@@ -85,11 +87,18 @@ class WebhookChannel(PlainChannel):
         )
         return Received((message,))
 
+    def registers(self, message: InboundMessage, *, known: bool) -> str | None:
+        """The endpoint's agent for whatever comes from it: its secret says that it is the operator's own."""
+        endpoint = self._endpoints.get(message.platform_id)
+        return endpoint.agent if endpoint is not None else None
+
     async def deliver(self, message: OutboundMessage) -> Receipt:
         name = message.destination.platform_id
         endpoint = self._endpoints.get(name)
         if endpoint is None:
             raise DeliveryError(f"{VARIABLE} has no endpoint {name!r}", retryable=False)
+        if endpoint.url is None:
+            return _kept(name, message)
         said: dict[str, Any] = {
             "id": message.idempotency_key,
             "kind": message.kind,
@@ -109,6 +118,13 @@ class WebhookChannel(PlainChannel):
 
     async def close(self) -> None:
         await self._http.close()
+
+
+def _kept(name: str, message: OutboundMessage) -> Receipt:
+    """The row is the delivery: the endpoint gets its text in the answer to its own request."""
+    if message.files:
+        raise DeliveryError(f"the endpoint {name!r} has no url, and files are only sent to one", retryable=False)
+    return Receipt(details={"kept": "for the endpoint's own request"})
 
 
 def _endpoints_from_environment() -> dict[str, Endpoint]:

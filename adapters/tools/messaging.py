@@ -126,7 +126,7 @@ async def _send_card(arguments: SendCardArguments, context: ToolContext) -> Send
 
 
 def _card_words(card: Any) -> list[str]:
-    """The texts of a card, top to bottom, for where there are no cards."""
+    """The texts of a card, top to bottom, for where there are no cards. Its actions are buttons, or numbered there."""
     match card:
         case str():
             return [card]
@@ -134,7 +134,7 @@ def _card_words(card: Any) -> list[str]:
             return [words for part in card for words in _card_words(part)]
         case dict():
             own = [str(card[key]) for key in ("title", "text", "label", "value") if isinstance(card.get(key), str)]
-            return own + _card_words(card.get("children")) + _card_words(card.get("actions"))
+            return own + _card_words(card.get("children"))
         case _:
             return []
 

@@ -16,11 +16,8 @@ from models.consent import Approval
 from models.groups import AgentGroup
 from models.lookup import short
 from models.sessions import Session
-from workers.approvals import decide_call
-from workers.budget import CATEGORY as BUDGET
-from workers.budget import decide_raise
+from workers.approvals import decide
 
-BY = "cli"
 _RISKS = {"low": "low", "medium": "[yellow]medium[/yellow]", "high": "[red]high[/red]"}
 
 
@@ -76,14 +73,11 @@ def deny(approval: Annotated[str, typer.Argument(help="the approval's id (its en
 
 async def _decide(desk: Desk, fragment: str, *, approve: bool, usd: float | None) -> None:
     row = await _find(desk, fragment)
-    if row.category == BUDGET:
-        decided = await decide_raise(desk.db, row.id, approve=approve, decided_by=BY, usd=usd)
-    elif usd is not None:
-        fail("--usd is for a budget; this is about a call", 2)
-    else:
-        decided = await decide_call(desk.db, row.id, approve=approve, decided_by=BY)
+    decided = await decide(desk.db, row.id, approve=approve, usd=usd)
     for session_id, provider in decided.wakes:
         desk.bells.wake(session_id, provider or desk.settings.default_provider)
+    for message_out_id in decided.deliveries:
+        desk.bells.deliver(message_out_id)
     out.print(shown(decided.text), soft_wrap=True)
 
 

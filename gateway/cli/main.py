@@ -10,17 +10,20 @@ from gateway.cli.approvals import approvals, approve, deny
 from gateway.cli.attach import attach
 from gateway.cli.chat import chat
 from gateway.cli.dead import dead
+from gateway.cli.gateway import gateway, listen, tokens
 from gateway.cli.groups import groups
 from gateway.cli.messages import send, tail
 from gateway.cli.owners import owners
+from gateway.cli.people import people
 from gateway.cli.providers import providers
 from gateway.cli.questions import answer, questions
+from gateway.cli.route import route
 from gateway.cli.sessions import sessions
 from gateway.cli.tools import tools
 from gateway.cli.up import up
 from gateway.cli.upkeep import doctor, health, migrate
 from gateway.cli.usage import usage
-from gateway.cli.wire import wire
+from gateway.cli.wire import unwire, wire, wirings
 
 app = typer.Typer(
     name="longshore",
@@ -37,7 +40,11 @@ app.command()(attach)
 app.add_typer(dead, name="dead")
 app.add_typer(groups, name="groups")
 app.add_typer(owners, name="owners")
+app.add_typer(people, name="people")
 app.command()(wire)
+app.command()(unwire)
+app.command()(wirings)
+app.command()(route)
 app.command()(questions)
 app.command()(answer)
 app.command()(approvals)
@@ -46,6 +53,9 @@ app.command()(deny)
 app.command()(providers)
 app.add_typer(adapters, name="adapters")
 app.command()(tools)
+app.command()(gateway)
+app.command()(listen)
+app.add_typer(tokens, name="tokens")
 app.command()(usage)
 app.command()(doctor)
 app.command()(health)

@@ -8,11 +8,23 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import Desk, out, print_json, run, shown
+from gateway.cli.people import BY, print_code
 from models.groups import MessagingGroup, ensure_messaging_group
-from models.people import User, UserDm, UserRole
-from models.upsert import insert_ignoring, insert_or_update
+from models.people import UserDm, UserRole, grant, remember_dm, remember_user
+from workers.access import user_id_of
+from workers.admitting import let_in
 
-owners = typer.Typer(help="Owners: who is told when a message is given up.", no_args_is_help=True)
+owners = typer.Typer(
+    help="Owners: who may do everything, and is told when a message is given up.", no_args_is_help=True
+)
+
+
+@owners.command("invite")
+def invite(
+    minutes: Annotated[int, typer.Option(min=1, max=10_080, help="how long the code is good")] = 60,
+) -> None:
+    """Print a one-time code that makes an owner of whoever writes it to the bot in a direct chat."""
+    run(lambda desk: print_code(desk, "owner", None, minutes))
 
 
 @owners.command("add")
@@ -27,12 +39,11 @@ def add(
         desk.registry.channels.get(channel)
 
         async def work(conn: AsyncConnection) -> None:
-            user_id = f"{channel}:{user}"
-            await insert_ignoring(conn, User, id=user_id, kind=channel)
-            await insert_ignoring(conn, UserRole, user_id=user_id, role="owner")
-            place = await ensure_messaging_group(conn, channel, chat)
-            key = ["user_id", "channel_type"]
-            await insert_or_update(conn, UserDm, key, user_id=user_id, channel_type=channel, messaging_group_id=place)
+            user_id = user_id_of(channel, user)
+            await remember_user(conn, user_id, channel, None)
+            await grant(conn, user_id, "owner", None, BY)
+            await remember_dm(conn, user_id, channel, await ensure_messaging_group(conn, channel, chat))
+            await let_in(conn, user_id, None, BY)  # the sweep rings for what they wrote before
 
         await desk.db.transact(work)
         out.print(f"{shown(user)} is an owner, and is told on {shown(channel)} {shown(chat)}")

@@ -62,6 +62,8 @@ def answer(
             )
         answered = await give_answer(desk.db, rows[0].id, text, BY)
         desk.bells.wake(answered.session_id, answered.provider or desk.settings.default_provider)
+        for message_out_id in answered.deliveries:
+            desk.bells.deliver(message_out_id)
         out.print(f"answered. {shown(rows[0].folder)} goes on")
 
     run(command, broker=True)

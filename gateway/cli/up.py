@@ -23,6 +23,7 @@ from adapters.station import ProgramProvider
 from gateway.assistant import FOLDER as ASSISTANT
 from gateway.assistant import ensure_assistant, ensure_instructions
 from gateway.cli.desk import Desk, fail, out, shown
+from gateway.cli.gateway import PORT as GATEWAY_PORT
 from gateway.cli.stream import EventPrinter
 from gateway.demo import FIRST_MESSAGE, FOLDER, ensure_demo
 from gateway.doctor import examine_sandbox
@@ -39,6 +40,7 @@ from models.lookup import counts, list_sessions
 from workers.bells import agent_queue
 from workers.events import Follower, redis_client
 from workers.ingest import accept, parse_incoming
+from workers.listening import listening_channels
 from workers.logs import configure_logs
 from workers.settings import Settings, SettingsError, load_settings
 
@@ -53,7 +55,7 @@ def up(
     concurrency: Annotated[int, typer.Option("-c", help="sessions at once", min=1, max=5000)] = 100,
     flower: Annotated[bool, typer.Option("--flower/--no-flower", help="Celery's own view in the browser")] = True,
 ) -> None:
-    """Run the whole fleet in this terminal: broker, worker, delivery, beat, Flower, and a demo agent."""
+    """Run the whole fleet in this terminal: broker, worker, delivery, beat, gateway, Flower, and a demo agent."""
     try:
         settings = load_settings()
     except SettingsError as error:
@@ -134,6 +136,7 @@ class _Up:
                 await asyncio.to_thread(ensure_instructions, settings.workspace_root)
             self._start_fleet(settings)
             await self._wait_for_worker(desk)
+            self._start_doors(desk)
             await self._greet(desk, is_new)
             await self._watch(desk)
         finally:
@@ -159,8 +162,8 @@ class _Up:
         )
         return settings
 
-    def _start_fleet(self, settings: Settings) -> None:
-        env = os.environ | {
+    def _env(self, settings: Settings) -> dict[str, str]:
+        return os.environ | {
             "DATABASE_URL": settings.database_url,
             "REDIS_URL": settings.redis_url,
             "DEFAULT_PROVIDER": settings.default_provider,
@@ -168,6 +171,20 @@ class _Up:
             # One machine, one watcher: a dead worker's turns may go on sooner than in a fleet.
             "LONGSHORE_LEASE_SECONDS": os.environ.get("LONGSHORE_LEASE_SECONDS", LEASE_SECONDS),
         }
+
+    def _start_doors(self, desk: Desk) -> None:
+        """After the workers: the first answer does not need them."""
+        env = self._env(desk.settings)
+        longshore = [sys.executable, "-m", "gateway.cli"]
+        port = free_port(GATEWAY_PORT)
+        self._supervisor.start("gateway", [*longshore, "gateway", "--port", str(port)], env)
+        self._say("gateway", f"http://127.0.0.1:{port} for webhooks, web chat and the API (docs/channels)")
+        if names := list(listening_channels(desk)):
+            self._supervisor.start("listen", [*longshore, "listen"], env)
+            self._say("listen", ", ".join(names))
+
+    def _start_fleet(self, settings: Settings) -> None:
+        env = self._env(settings)
         celery = [sys.executable, "-m", "celery", "-A", "workers.app"]
         worker = [*celery, "worker", "--without-gossip", "--without-mingle"]
         providers = Registry().providers

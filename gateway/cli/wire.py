@@ -1,14 +1,26 @@
-"""`longshore wire`: where an agent listens."""
+"""`longshore wire`, `wirings` and `unwire`: where agents listen, to what, and what becomes of strangers there."""
 
 import re
 from typing import Annotated, Any, Literal
 
 import typer
+from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, FollowUp, fail, out, run, shown
-from models.groups import Wiring, ensure_messaging_group, find_agent_group
+from gateway.cli.desk import Desk, FollowUp, fail, out, print_json, run, shown
+from models.base import AnyRow
+from models.groups import (
+    Wiring,
+    all_wirings,
+    ensure_messaging_group,
+    find_agent_group,
+    find_place,
+    remove_wiring,
+    set_place,
+)
 from models.upsert import insert_or_update
+
+Policy = Literal["strict", "request_approval", "public"]
 
 
 def wire(
@@ -17,6 +29,16 @@ def wire(
     chat: Annotated[str, typer.Argument(help="the place on it")],
     pattern: Annotated[str | None, typer.Option(help="answer only what matches this regular expression")] = None,
     mention_only: Annotated[bool, typer.Option(help="answer only when mentioned")] = False,
+    include_sender: Annotated[
+        list[str] | None, typer.Option(help="answer only this sender, by the platform's id; may be repeated")
+    ] = None,
+    exclude_sender: Annotated[list[str] | None, typer.Option(help="never hear this sender; may be repeated")] = None,
+    sticky: Annotated[
+        bool | None,
+        typer.Option(
+            "--sticky/--no-sticky", help="once called in a thread, follow it; the default with --mention-only"
+        ),
+    ] = None,
     scope: Annotated[
         Literal["all", "triggered", "allowlisted"], typer.Option(help="what else reaches the agent")
     ] = "all",
@@ -26,27 +48,26 @@ def wire(
         typer.Option(help="a message to an agent at work joins it, interrupts it, waits, or is refused"),
     ] = "enqueue",
     priority: Annotated[int, typer.Option(help="higher is asked first")] = 0,
+    unknown: Annotated[
+        Policy | None,
+        typer.Option(help="strangers there are turned away, asked about, or heard; a new place is strict"),
+    ] = None,
 ) -> None:
-    """Let an agent listen in a place."""
-    rules: dict[str, Any] = {}
-    if pattern is not None:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            fail(f"--pattern {pattern!r} is not a regular expression: {error}", 2)
-        rules["pattern"] = pattern
-    if mention_only:
-        rules["mentionOnly"] = True
+    """Let an agent listen in a place. Wired again, it listens as said the last time."""
+    rules = _rules(channel, pattern, mention_only, include_sender or [], exclude_sender or [], sticky)
+    if scope == "allowlisted" and "includeSenders" not in rules:
+        fail("--scope allowlisted hears only those named with --include-sender: name somebody", 2)
 
     async def command(desk: Desk) -> None:
         desk.registry.channels.get(channel)
 
         async def work(conn: AsyncConnection) -> None:
             group = await find_agent_group(conn, agent)
-            if group is None:
+            if group is None or group.folder.startswith("."):
                 fail(f"there is no agent {agent!r}; see: longshore groups list")
+            place = await ensure_messaging_group(conn, channel, chat)
             values = {
-                "messaging_group_id": await ensure_messaging_group(conn, channel, chat),
+                "messaging_group_id": place,
                 "agent_group_id": group.id,
                 "trigger_rules": rules,
                 "response_scope": scope,
@@ -56,8 +77,89 @@ def wire(
             }
             key = ["messaging_group_id", "agent_group_id"]
             await insert_or_update(conn, Wiring, key, **values)
+            if unknown is not None:
+                await set_place(conn, place, unknown_sender_policy=unknown)
 
         await desk.db.transact(work)
         out.print(f"{shown(agent)} listens on {shown(channel)} {shown(chat)}")
 
     run(command)
+
+
+def _rules(
+    channel: str,
+    pattern: str | None,
+    mention_only: bool,
+    include: list[str],
+    exclude: list[str],
+    sticky: bool | None,
+) -> dict[str, Any]:
+    rules: dict[str, Any] = {}
+    if pattern is not None:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            fail(f"--pattern {pattern!r} is not a regular expression: {error}", 2)
+        rules["pattern"] = pattern
+    if mention_only:
+        rules["mentionOnly"] = True
+    # People are named telegram:123 elsewhere.
+    for rule, senders in (("includeSenders", include), ("excludeSenders", exclude)):
+        if senders:
+            rules[rule] = [sender.removeprefix(f"{channel}:") for sender in senders]
+    if mention_only if sticky is None else sticky:
+        rules["sticky"] = True
+    return rules
+
+
+def unwire(
+    agent: Annotated[str, typer.Argument(help="the agent group")],
+    channel: Annotated[str, typer.Argument(help="the platform")],
+    chat: Annotated[str, typer.Argument(help="the place on it")],
+) -> None:
+    """Let an agent listen in a place no more. What was said there stays."""
+
+    async def command(desk: Desk) -> None:
+        async def work(conn: AsyncConnection) -> bool:
+            group, place = await find_agent_group(conn, agent), await find_place(conn, channel, chat)
+            return group is not None and place is not None and await remove_wiring(conn, place.id, group.id)
+
+        if not await desk.db.transact(work):
+            fail(f"{agent} does not listen on {channel} {chat!r}; see: longshore wirings")
+        out.print(f"{shown(agent)} no longer listens on {shown(channel)} {shown(chat)}")
+
+    run(command)
+
+
+def wirings(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+    """List where agents listen, in the order in which they are asked."""
+
+    async def command(desk: Desk) -> None:
+        rows = await desk.db.read(all_wirings)
+        if as_json:
+            print_json([dict(row._mapping) for row in rows])
+        elif not rows:
+            out.print("no agent listens anywhere: [bold]longshore wire AGENT CHANNEL CHAT[/bold]")
+        else:
+            table = Table(
+                "where", "strangers", "agent", "priority", "answers", "sessions", box=None, header_style="dim"
+            )
+            for row in rows:
+                where = shown(f"{row.channel_type} {row.platform_id}")
+                mode = {"shared": "one", "per-thread": "per thread"}[row.session_mode]
+                cells = (where, row.unknown_sender_policy, shown(row.folder), str(row.priority), _answers(row), mode)
+                table.add_row(*cells)
+            out.print(table)
+
+    run(command)
+
+
+def _answers(row: AnyRow) -> str:
+    rules = row.trigger_rules or {}
+    words = [f"what matches {rules['pattern']!r}"] if rules.get("pattern") else []
+    words += ["mentions"] if rules.get("mentionOnly") else []
+    words += [f"only {', '.join(map(str, rules['includeSenders']))}"] if rules.get("includeSenders") else []
+    words += [f"not {', '.join(map(str, rules['excludeSenders']))}"] if rules.get("excludeSenders") else []
+    words += ["follows threads"] if rules.get("sticky") else []
+    said = "; ".join(words) or ("mentions" if row.response_scope == "triggered" else "everything")
+    return shown(f"{said}; overhears the rest" if row.response_scope == "triggered" else said)

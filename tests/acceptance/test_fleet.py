@@ -33,7 +33,7 @@ def status(operator: Operator, message_id: str) -> str | None:
 def test_the_procfile_answers_a_plain_celery_producer(operator: Operator) -> None:
     operator.add_group(script="- play:\n  - tool: clock\n  - answer: 'You said: {texts}'")
     commands = procfile()
-    assert set(commands) == {"messages", "agent", "clis", "delivery", "beat", "flower"}
+    assert set(commands) == {"messages", "agent", "clis", "delivery", "beat", "gateway", "listen", "flower"}
     for name in ("messages", "agent", "delivery"):
         operator.start(commands[name], name)
     for name in ("beat", "second-beat"):  # two do no harm

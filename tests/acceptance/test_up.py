@@ -79,7 +79,18 @@ def tmp_path() -> Iterator[Path]:
 def test_up_answers_stops_cleanly_and_goes_on(tmp_path: Path, terminals: list[Terminal]) -> None:
     first = Terminal(tmp_path, "up")
     terminals.append(first)
-    said = ("broker", "database", "worker", "delivery", "beat", "flower", "bubblewrap keeps", "⚙ clock", "nothing gets")
+    said = (
+        "broker",
+        "database",
+        "worker",
+        "delivery",
+        "beat",
+        "flower",
+        "bubblewrap keeps",
+        "gateway",
+        "⚙ clock",
+        "nothing gets",
+    )
     for shown in (*said, "done"):
         first.wait_for(shown)
     first.wait_for("longshore send demo")

@@ -16,7 +16,8 @@ from models.groups import ensure_messaging_group
 from models.people import User, UserDm, UserRole
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from workers.approvals import Consent, decide_call
+from workers import approvals
+from workers.approvals import Consent
 from workers.ingest import RefusedError
 
 
@@ -65,15 +66,16 @@ async def ask(fleet: Fleet) -> Any:
 
 
 async def decide(fleet: Fleet, approval_id: str, *, approve: bool = True) -> str:
-    decided = await decide_call(fleet.db, approval_id, approve=approve, decided_by="olga")
+    decided = await approvals.decide(fleet.db, approval_id, approve=approve, decided_by="olga")
     for session_id, provider in decided.wakes:
         fleet.bells.wake(session_id, provider or "scripted")
+    fleet.bells.deliveries += decided.deliveries
     return decided.text
 
 
 async def answer(fleet: Fleet) -> str:
     await fleet.settle_down()
-    return str((await fleet.outbox())[-1].content["text"])
+    return str([row for row in await fleet.outbox() if row.kind == "chat"][-1].content["text"])
 
 
 @pytest.mark.spec("C6", "M17")
@@ -195,7 +197,7 @@ async def test_decided_while_the_turn_is_just_being_parked(fleet: Fleet, monkeyp
 
     async def ask_and_hear(self: Consent, step_id: str, *rest: Any) -> None:
         await asked(self, step_id, *rest)
-        await decide_call(fleet.db, step_id, approve=True, decided_by="olga")
+        await approvals.decide(fleet.db, step_id, approve=True, decided_by="olga")
 
     monkeypatch.setattr(Consent, "_ask", ask_and_hear)
     await fleet.send("go")
@@ -243,7 +245,7 @@ async def test_a_yes_does_not_last_for_ever(fleet: Fleet, launcher: Launcher) ->
 @pytest.mark.spec("C6")
 async def test_a_tool_that_is_gone_when_the_yes_comes(fleet: Fleet, make_fleet: MakeFleet, launcher: Launcher) -> None:
     approval = await ask(fleet)
-    decided = await decide_call(fleet.db, approval.id, approve=True, decided_by="olga")
+    decided = await approvals.decide(fleet.db, approval.id, approve=True, decided_by="olga")
     other = await make_fleet(Registry(tools=Drivers("tool", {})))
     other.bells.wakes = [(session_id, provider or "scripted") for session_id, provider in decided.wakes]
     assert "there is no tool 'launch' here" in await answer(other)

@@ -28,7 +28,7 @@ from tests.support.model_api import Call, ModelApi, hang, refuse, reply, rule, s
 from tests.support.program_checks import LINGER_COMMAND, LINGERS
 from tests.support.programs import Cli, ProgramHarness, living, living_in, require
 from tests.support.servers import private_folder, wait_until
-from workers.approvals import decide_call
+from workers.approvals import decide
 from workers.loop import Job, Stop, StoppedError
 from workers.questions import give_answer
 
@@ -154,7 +154,7 @@ async def test_what_is_risky_waits_for_approval_and_is_then_done_once(fleet: Fle
     [approval] = await fleet.rows(Approval)
     assert approval.category == "merge"
     assert PUSH in approval.summary
-    decided = await decide_call(fleet.db, approval.id, approve=True, decided_by="boss")
+    decided = await decide(fleet.db, approval.id, approve=True, decided_by="boss")
     for session_id, provider in decided.wakes:
         fleet.bells.wake(session_id, provider or "")
     assert await fleet.answer_wakes() == ["completed"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from adapters.channel_port import Destination
+from adapters.channel_port import Destination, OutboundMessage
 from adapters.channels.fake import FakeChannel
 from adapters.errors import DeliveryError
 from adapters.registry import Drivers, Registry
@@ -179,6 +179,6 @@ async def _die_after_sending(fleet: Fleet, channel: FakeChannel) -> None:
     claimed = await delivery._claim(fleet.runtime, first.id)
     assert claimed is not None
     row, _ = claimed
-    await delivery._hand_over(fleet.runtime, channel, row)
+    await channel.deliver(OutboundMessage(Destination(row.platform_id), row.content, row.idempotency_key))
     await fleet.execute(update(MessageOut).where(MessageOut.id == row.id).values(claim_expires_at=now(-1)))
     await fleet.execute(update(MessageOut).values(rung_at=now(-60)))

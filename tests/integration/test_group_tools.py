@@ -15,7 +15,7 @@ from tests.integration.conftest import MakeFleet
 from tests.integration.test_task_tools import answer_to, ask, teach, tool_registry
 from tests.support.fleet import Fleet
 from workers.actions import groups
-from workers.approvals import decide_call
+from workers.approvals import decide
 
 WISH: dict[str, Any] = {
     "name": "The Gardener",
@@ -51,7 +51,7 @@ async def wish(fleet: Fleet, arguments: dict[str, Any], sender: str = "olga", *,
     accepted = await fleet.send("make one", sender_id=sender)
     assert await fleet.answer_wakes() == ["parked"]
     [approval] = [row for row in await fleet.rows(Approval) if row.status == "pending"]
-    await decide_call(fleet.db, approval.id, approve=approve, decided_by="local:olga")
+    await decide(fleet.db, approval.id, approve=approve, decided_by="local:olga")
     assert await fleet.wake(accepted.session_id) == "completed"
     return await answer_to(fleet, accepted.message_id)
 
@@ -107,7 +107,7 @@ async def test_somebody_who_loses_the_role_before_it_is_approved_has_lost_it(fle
     accepted = await fleet.send("make one", sender_id="gus")
     assert await fleet.answer_wakes() == ["parked"]
     [approval] = await fleet.rows(Approval)
-    await decide_call(fleet.db, approval.id, approve=True, decided_by="local:olga")
+    await decide(fleet.db, approval.id, approve=True, decided_by="local:olga")
     await fleet.execute(delete(UserRole).where(UserRole.user_id == "local:gus"))
     assert await fleet.wake(accepted.session_id) == "completed"
     assert "is for admins of this agent" in await answer_to(fleet, accepted.message_id)

@@ -1,5 +1,6 @@
 """What people attach: fetched, kept, shown to models that can see, and told in words where they cannot."""
 
+import asyncio
 import base64
 import json
 import struct
@@ -9,13 +10,19 @@ from typing import Any
 
 import pytest
 
+from adapters.channel_port import Channel
+from adapters.channels.fake import FakeChannel
+from adapters.channels.telegram import TelegramChannel
 from adapters.providers.scripted import ScriptedProvider
+from adapters.registry import Drivers, Registry
 from models import TranscriptItem
 from models.inbox import MessageIn
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.model_api import ModelApi, refuse, reply, rule, script
 from tests.support.static_web import StaticWeb
+from tests.support.telegram_api import PERSON, TOKEN, TelegramApi
+from workers import media
 from workers.ingest import RefusedError
 from workers.media import _name
 
@@ -192,6 +199,76 @@ async def test_a_second_attempt_fetches_nothing_again(fleet: Fleet, api: ModelAp
         await fleet.sweep()
     assert outcome == ["completed"]
     assert web.asked == ["/cat.png"]
+
+
+@pytest.fixture
+async def telegram() -> AsyncIterator[TelegramApi]:
+    stand_in = TelegramApi()
+    yield stand_in
+    stand_in.close()
+
+
+class CrashingChannel(FakeChannel):
+    async def fetch(self, reference: str, limit: int) -> bytes:
+        raise RuntimeError("https://files.example/secret-key")
+
+
+class SilentChannel(FakeChannel):
+    async def fetch(self, reference: str, limit: int) -> bytes:
+        return await asyncio.Future()
+
+
+class GenerousChannel(FakeChannel):
+    async def fetch(self, reference: str, limit: int) -> bytes:
+        return b"x" * (limit + 1)
+
+
+async def kept_by(make_fleet: MakeFleet, channel: Channel, *references: str) -> Fleet:
+    """A fleet that was sent what a platform keeps, and has answered."""
+    channels = Drivers[Channel]("channel", {channel.channel_type: channel})
+    fleet = await make_fleet(Registry(channels=channels))
+    await fleet.add_group(provider="anthropic")
+    attachments = [{"name": reference, "reference": reference} for reference in references]
+    content = {"text": "look", "attachments": attachments}
+    await fleet.send(None, content=content, channel_type=channel.channel_type, platform_id=str(PERSON))  # type: ignore[arg-type]
+    assert await fleet.answer_wakes() == ["completed"]
+    return fleet
+
+
+@pytest.mark.spec("T8", "C2")
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # it is about files
+async def test_what_a_platform_keeps_is_fetched_by_its_channel(
+    make_fleet: MakeFleet, api: ModelApi, telegram: TelegramApi
+) -> None:
+    """Where it lies is known to nobody else: that address holds the bot's token."""
+    telegram.files["cat"] = ("photos/file_1.jpg", png())
+    fleet = await kept_by(make_fleet, TelegramChannel(TOKEN, "", api=telegram.url), "cat", "gone")
+    assert base64.b64encode(png()).decode() in sent(api)
+    assert "[image: cat - file available at: /workspace/downloads/" in sent(api)
+    assert "[file: gone - not available: Telegram answered 400: Bad Request: wrong file_id" in sent(api)
+    [row] = await fleet.inbox()
+    assert row.content["attachments"] == [{"name": one, "reference": one} for one in ("cat", "gone")]
+    assert TOKEN not in sent(api) + json.dumps([event.payload for event in await fleet.events()])
+
+
+@pytest.mark.spec("T8")
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # it is about files
+@pytest.mark.parametrize(
+    ("channel", "problem"),
+    [
+        (FakeChannel(), "the fake channel keeps no attachments"),
+        (CrashingChannel(), "the fake channel crashed (RuntimeError)"),
+        (SilentChannel(), "fake did not send it within 0.2 s"),
+        (GenerousChannel(), "it is larger than 20 MB"),
+    ],
+)
+async def test_a_channel_that_cannot_fetch_costs_the_file_and_not_the_turn(
+    make_fleet: MakeFleet, api: ModelApi, channel: FakeChannel, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(media, "SECONDS", 0.2)
+    fleet = await kept_by(make_fleet, channel, "cat")
+    assert f"[file: cat - not available: {problem}]" in sent(api)
+    assert "secret-key" not in sent(api) + json.dumps([event.payload for event in await fleet.events()])
 
 
 @pytest.mark.parametrize(

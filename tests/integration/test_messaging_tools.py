@@ -124,7 +124,7 @@ async def test_a_card_has_a_text_for_where_there_are_no_cards(platform: tuple[Fl
     sent = channel.shown[0]
     assert sent.kind == "chat-sdk"
     assert sent.content["card"]["title"] == "Deploy"
-    assert sent.content["text"] == "Deploy\nto production\nYes"
+    assert sent.content["text"] == "Deploy\nto production"
 
 
 @pytest.mark.spec("T2")

@@ -18,7 +18,7 @@ from tests.integration.conftest import MakeFleet
 from tests.support.diarist import Diarist, DiaristQuery
 from tests.support.fleet import Fleet
 from workers import admission, breaker
-from workers.approvals import decide_call
+from workers.approvals import decide
 from workers.breaker import FAILURES
 from workers.loop import Job, Stop, StoppedError
 from workers.questions import give_answer
@@ -90,7 +90,7 @@ async def test_a_question_puts_it_away_and_the_answer_is_what_it_goes_on_with(wo
 
 async def approve(fleet: Fleet, *, yes: bool = True) -> Any:
     approval = (await fleet.rows(Approval, Approval.created_at))[-1]
-    decided = await decide_call(fleet.db, approval.id, approve=yes, decided_by="boss")
+    decided = await decide(fleet.db, approval.id, approve=yes, decided_by="boss")
     for session_id, provider in decided.wakes:
         fleet.bells.wake(session_id, provider or "diarist")
     return approval

@@ -220,7 +220,8 @@ async def test_a_question_parks_the_turn_and_the_answer_goes_on_with_it(
     assert (turn.status, session.lease_owner, question.status) == ("parked", None, "pending")
     assert session.activity == "awaiting human"
     [card] = await fleet.outbox()
-    assert card.content["text"] == "**Colour**\nWhich?\n1. red\n2. blue"
+    assert card.content["text"] == "**Colour**\nWhich?"
+    assert [button["label"] for button in card.content["buttons"]] == ["red", "blue"]
     assert card.content["question"]["id"] == question.id
     assert fleet.runtime.leases.running == 0, "nothing is kept for it in the process"
     await fleet.sweep()
@@ -234,7 +235,9 @@ async def test_a_question_parks_the_turn_and_the_answer_goes_on_with_it(
     results = [i.content for i in await fleet.rows(TranscriptItem, TranscriptItem.position) if i.type == "tool_result"]
     assert results[0]["text"] == "blue"
     assert [m.status for m in await fleet.inbox()] == ["completed", "completed"]
-    assert [row.content["text"] for row in await fleet.outbox()] == [card.content["text"], "Painting."]
+    asked, closed, answered = [row.content["text"] for row in await fleet.outbox()]
+    assert (asked, answered) == (card.content["text"], "Painting.")
+    assert closed.endswith("Answered by somebody: `blue`")
     assert len([step for step in await fleet.rows(Step) if step.name == "clock"]) == 1
 
 

@@ -4,12 +4,14 @@ import asyncio
 from typing import Any
 
 import pytest
+from sqlalchemy import update
 
 from adapters.channel_port import Destination
 from adapters.channels.fake import FakeChannel
 from adapters.events import ToolProgress
 from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
+from models import Session
 from tests.integration.conftest import MakeFleet
 from tests.support.boundary_worker import NoArguments
 from tests.support.fleet import Fleet
@@ -70,6 +72,52 @@ async def test_cleared_after_an_answer_and_after_a_failure(make_fleet: MakeFleet
             assert outcome in ([], ["nothing"])
             await fleet.sweep()
         await until(lambda: channel.seen[-1:] == [False] and channel.typing == {})
+
+
+@pytest.mark.spec("M13")
+async def test_says_what_the_agent_is_at_and_since_when(make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typing_sign, "REFRESH_SECONDS", 0.01)
+    enough = asyncio.Event()
+
+    async def slow(arguments: NoArguments, context: ToolContext) -> str:
+        await enough.wait()
+        return "at last"
+
+    channel = Watched()
+    tool = Tool("slow", "Takes long.", NoArguments, slow)
+    fleet = await start(make_fleet, channel, "- play: [{tool: slow}, {listen: 60}]", slow=tool)
+    turn = asyncio.create_task(fleet.answer_wakes())
+    for doing, stop in (("slow", enough.set), ("calling model", turn.cancel)):
+        await until(lambda doing=doing: (channel.typing.get("room") or "").startswith(f"{doing}, since "))
+        [session] = await fleet.sessions()
+        assert channel.typing["room"] == f"{doing}, since {session.activity_since:%H:%M:%S}Z"
+        stop()
+    await asyncio.gather(turn, return_exceptions=True)
+    await until(lambda: channel.typing == {})
+
+
+@pytest.mark.spec("M13")
+@pytest.mark.parametrize(
+    "meanwhile", [{"activity": "awaiting human"}, {"lease_owner": "another"}], ids=["waits for a person", "taken over"]
+)
+async def test_shows_nothing_while_nobody_is_at_work(
+    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch, meanwhile: dict[str, str]
+) -> None:
+    monkeypatch.setattr(typing_sign, "REFRESH_SECONDS", 0.01)
+    channel = Watched()
+    fleet = await start(make_fleet, channel, "- play: [{listen: 60}]")
+    turn = asyncio.create_task(fleet.answer_wakes())
+    await until(lambda: channel.typing)
+    [session] = await fleet.sessions()
+    await fleet.execute(update(Session).values(**meanwhile))
+    await until(lambda: channel.typing == {})
+    calls = len(channel.seen)
+    await fleet.execute(update(Session).values(**{name: getattr(session, name) for name in meanwhile}))
+    await until(lambda: channel.typing)
+    assert channel.seen[calls] is True, "what is not shown was taken away once"
+    turn.cancel()
+    await asyncio.gather(turn, return_exceptions=True)
+    await until(lambda: channel.typing == {})
 
 
 @pytest.mark.spec("M13")

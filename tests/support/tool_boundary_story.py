@@ -21,7 +21,7 @@ PROMPT: Final = "water the plants"
 LAUNCHED: Final = "launched prod"
 TOLD, HEARD, DONE = "launch says: ", "heard: ", "done"
 ASKS_HERE: Final = "I wait for an approval before I go on (launch). Whoever runs me has been asked."
-ASKS_OWNER: Final = f"{AGENT} wants launch(what=prod)."
+ASKS_OWNER: Final = f"**{AGENT} asks for an approval** (high risk, tool)\n`{AGENT} wants launch(what=prod)`\n"
 TOOLS: Final = ("send_file", "send_to_agent", "schedule_task", "launch", "send_message", "reset_session")
 
 _SCRIPT: Final = f"""

@@ -29,7 +29,7 @@ from tests.support.boundary_worker import Trace
 from tests.support.fleet import Fleet, fleet_settings
 from tests.support.tool_boundary_marks import AFTER_DELIVERY, BEFORE_DELIVERY, HALF_COPIED, OVER, SHOWN
 from tests.support.tool_boundary_story import AGENT, CHANNEL, GO, OWNER, ROOM, WAITS
-from workers.approvals import decide_call
+from workers import approvals
 from workers.outbox import tidy
 
 # Many times what the story needs. If it does not come to rest the ledger says what is left.
@@ -60,6 +60,9 @@ class LastingChannel(FakeChannel):
                 file.write(json.dumps(shown) + "\n")
         self._trace(AFTER_DELIVERY + what)
         return Receipt(message.idempotency_key)
+
+    async def edit(self, *_: Any) -> None:
+        """A card that is over: nothing of it is counted."""
 
     async def find_receipt(self, destination: Destination, idempotency_key: str) -> Receipt | None:
         return Receipt(idempotency_key) if self._asked and idempotency_key in self._keys() else None
@@ -136,9 +139,10 @@ async def decide(fleet: Fleet) -> bool:
     waiting = [row.id for row in await fleet.rows(Approval) if row.status == "pending"]
     for approval_id in waiting:
         await say(fleet, WAITS)
-        decided = await decide_call(fleet.db, approval_id, approve=True, decided_by=OWNER)
+        decided = await approvals.decide(fleet.db, approval_id, approve=True, decided_by=OWNER)
         for session_id, provider in decided.wakes:
             fleet.bells.wake(session_id, provider or "scripted")
+        fleet.bells.deliveries += decided.deliveries
     return bool(waiting)
 
 

@@ -115,11 +115,11 @@ class Wired:
     follow_up: str = "enqueue"
 
 
-@pytest.mark.parametrize("rules", [{}, {"pattern": "tea"}])
-def test_a_mention_triggers_as_the_docstring_says(rules: dict[str, Any]) -> None:
-    route = choose([Wired(trigger_rules=rules)], Heard("hello", is_mention=True))
+@pytest.mark.parametrize(("rules", "wakes"), [({}, True), ({"pattern": "tea"}, False)])
+def test_a_mention_triggers_as_the_docstring_says(rules: dict[str, Any], wakes: bool) -> None:
+    route = choose([Wired(trigger_rules=rules)], Heard("hello", is_mention=True)).route
     assert route is not None
-    assert route.wakes
+    assert route.wakes is wakes
 
 
 # --- workers/formatting.py

@@ -7,7 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.actions import AddReaction, EditMessage, Send, SendToAgent
 from adapters.errors import ToolError
-from models.base import AnyRow
+from models.base import AnyRow, new_id
+from models.cards import put_card
 from models.groups import find_agent_group
 from models.inbox import MessageIn
 from models.outbox import MessageOut
@@ -15,6 +16,7 @@ from models.sessions import find_session, may_reach
 from models.upsert import insert_ignoring
 from workers.actions.caller import Caller, Performed
 from workers.agents import AGENT
+from workers.offers import offer_of
 
 # A chain of agents that goes on for so long has lost sight of the person who began it.
 MAX_HOPS: Final = 6
@@ -33,8 +35,13 @@ async def send(conn: AsyncConnection, caller: Caller, action: Send, step_id: str
             )
         place = {"channel_type": to.channel_type, "platform_id": to.platform_id, "thread_id": to.thread_id}
     content = action.content | ({"outbox": action.outbox} if action.outbox else {})
+    card_id = new_id()
+    offer = offer_of(content.get("card"), card_id)
+    if offer.buttons:
+        content["buttons"] = list(offer.buttons)
     row = _row(caller, step_id, number, content) | place | {"kind": action.kind}
-    await insert_ignoring(conn, MessageOut, **row)
+    if await insert_ignoring(conn, MessageOut, **row) and offer.options:
+        await put_card(conn, card_id, "card", row, offer.options)
     return Performed(f"sent as message {number}", [step_id])
 
 

@@ -42,10 +42,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_cards")),
     )
-    is_open = sa.text("status = 'open'")
-    op.create_index(
-        "ix_cards_place", "cards", ["channel_type", "platform_id"], postgresql_where=is_open, sqlite_where=is_open
-    )
+    op.create_index("ix_cards_place", "cards", ["channel_type", "platform_id", "status"])
     op.create_index("ix_cards_subject_id", "cards", ["subject_id"])
     op.create_index("ix_cards_message_out_id", "cards", ["message_out_id"])
     op.create_table(
@@ -80,6 +77,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("code_hash", name=op.f("uq_invitations_code_hash")),
     )
     op.create_table(
+        "wrong_codes",
+        sa.Column("id", ID, nullable=False),
+        sa.Column("user_id", sa.String(length=255), nullable=False),
+        sa.Column("created_at", TIMESTAMP, nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_wrong_codes")),
+    )
+    op.create_index("ix_wrong_codes_user", "wrong_codes", ["user_id", "created_at"])
+    op.create_table(
         "engagements",
         sa.Column("agent_group_id", ID, nullable=False),
         sa.Column("messaging_group_id", ID, nullable=False),
@@ -108,8 +113,17 @@ def upgrade() -> None:
         sa.UniqueConstraint("token_hash", name=op.f("uq_tokens_token_hash")),
     )
     op.create_index(op.f("ix_tokens_user_id"), "tokens", ["user_id"])
+    is_web = sa.text("channel_type = 'web'")
+    op.create_index(
+        "ix_messages_out_web",
+        "messages_out",
+        ["platform_id", "delivered_at"],
+        postgresql_where=is_web,
+        sqlite_where=is_web,
+    )
 
 
 def downgrade() -> None:
-    for table in ("tokens", "engagements", "invitations", "listeners", "cards"):
+    op.drop_index("ix_messages_out_web", "messages_out")
+    for table in ("tokens", "engagements", "wrong_codes", "invitations", "listeners", "cards"):
         op.drop_table(table)

@@ -261,11 +261,14 @@ def _content(given: QueryInput, workspace: str) -> list[dict[str, Any]]:
     blocks = (ContentBlock("text", given.prompt),) if isinstance(given.prompt, str) else given.prompt
     # It opens pictures and PDFs itself, with the tool it reads files with.
     return [
-        _said(block.text if block.type == "text" else f"[attached {block.type}: {Path(workspace, block.path)}]")
+        _said(
+            block.text if block.type == "text" else f"[attached {block.type}: {Path(workspace, block.path)}]",
+            raw=given.raw,
+        )
         for block in blocks
     ]
 
 
-def _said(text: str) -> dict[str, Any]:
-    """A slash at the very beginning would be a command to the program."""
-    return {"type": "text", "text": f" {text}" if text.startswith("/") else text}
+def _said(text: str, *, raw: bool = False) -> dict[str, Any]:
+    """A slash at the very beginning is a command to the program, so it is there only in one."""
+    return {"type": "text", "text": f" {text}" if text.startswith("/") and not raw else text}

@@ -85,7 +85,7 @@ def arguments(given: QueryInput, inspection: Inspection, home: str) -> list[str]
         "--disallowedTools": ",".join(_WITHOUT),
         # A system prompt of the fleet may be another one in the next turn.
         "--system-prompt-snapshot": "off",
-        **({} if obeys else {"--disable-slash-commands": None}),
+        **({} if obeys or given.raw else {"--disable-slash-commands": None}),
     }.items():
         if inspection.offers(flag):
             words += [flag] if value is None else [flag, value]

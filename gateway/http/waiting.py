@@ -1,0 +1,62 @@
+"""Answering whoever asked in the same request: `Prefer: wait=30` holds it until the turn has ended, or for so long.
+
+The same request again, with its id, finds the same message: so an answer that took longer is fetched by asking again.
+What is said here has the ids it is pushed with."""
+
+import asyncio
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+from fastapi.responses import JSONResponse
+
+from gateway.http.stirrings import Ear, Stirrings
+from models.answers import Fate, fate_of
+from models.base import AnyRow
+from models.database import Database
+from workers.events import LOOK_AGAIN_SECONDS
+from workers.ingest import Accepted
+
+LONGEST_SECONDS: Final = 60
+_WAIT: Final = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})", re.IGNORECASE)
+
+
+def asked_to_wait(prefer: str | None) -> int:
+    """How many seconds the Prefer header (RFC 7240) asks for; 0 for none."""
+    found = _WAIT.search(prefer or "")
+    return min(int(found[1]), LONGEST_SECONDS) if found else 0
+
+
+async def answer(db: Database, stirrings: Stirrings, accepted: Accepted, seconds: int) -> JSONResponse:
+    """200 with what was said once the turn has ended; else 202, with what was said so far, if anybody waited."""
+    if accepted.handled is not None:  # there is no turn to wait for
+        return JSONResponse({"id": accepted.message_id, "handled": accepted.handled}, 200)
+    told: dict[str, Any] = {"id": accepted.message_id, "session": accepted.session_id}
+    if accepted.duplicate:
+        told["duplicate"] = True
+    if not seconds:
+        return JSONResponse(told, 202)
+    with stirrings.ear() as ear:
+        ear.sessions.add(accepted.session_id)
+        fate = await _until_it_ends(db, ear, accepted.message_id, seconds)
+    told["messages"] = list(_messages(fate.said))
+    if fate.status is not None:
+        told["status"] = fate.status
+    return JSONResponse(told, 202 if fate.status in (None, "parked") else 200)
+
+
+async def _until_it_ends(db: Database, ear: Ear, message_id: str, seconds: int) -> Fate:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    while True:
+        fate = await db.read(lambda conn: fate_of(conn, message_id))
+        if fate.status is not None or ear.closed or loop.time() >= deadline:
+            return fate
+        await ear.wait(min(deadline - loop.time(), LOOK_AGAIN_SECONDS))
+
+
+def _messages(said: Iterable[AnyRow]) -> Iterable[dict[str, Any]]:
+    """Without changes to what was said before, which only a chat can show."""
+    for row in said:
+        if "operation" not in row.content:
+            yield {"id": row.idempotency_key, "text": str(row.content.get("text") or "")}

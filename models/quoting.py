@@ -1,0 +1,49 @@
+"""How other people's words stand within ours: on one line, in code marks they cannot leave, with nothing invisible in
+them. What an agent wrote must never look like something the fleet says."""
+
+import json
+import re
+import unicodedata
+from typing import Any, Final
+
+NAME_LIMIT: Final = 60
+_PLAIN: Final = re.compile(r"[\w .,'-]+")
+
+
+def visible(text: str) -> str:
+    """Marks that change how a text is shown (directions, joiners, controls) as their numbers; line breaks stay."""
+    return "".join(char if _shows(char) else _number(char) for char in text)
+
+
+def _shows(char: str) -> bool:
+    return char in " \n" or unicodedata.category(char)[0] not in "CZ"
+
+
+def _number(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
+
+
+def quoted(text: str) -> str:
+    """On one line, as Markdown code."""
+    line = visible(" ".join(text.split())) or " "
+    marks = "`" * (_longest_run(line) + 1)
+    space = " " if "`" in line else ""
+    return f"{marks}{space}{line}{space}{marks}"
+
+
+def named(name: str) -> str:
+    """What people call themselves: as it is if it is only a name."""
+    line = " ".join(name.split())
+    line = line if len(line) <= NAME_LIMIT else f"{line[: NAME_LIMIT - 1]}…"
+    return line if _PLAIN.fullmatch(line.rstrip("…")) else quoted(line)
+
+
+def fenced_json(value: Any) -> str:
+    """The whole of it, for people to read: as a block of code that nothing in it can end."""
+    text = visible(json.dumps(value, indent=2, ensure_ascii=False))
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}json\n{text}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)

@@ -1,0 +1,332 @@
+"""Who is let in: strangers are turned away, asked about or heard, by the place's policy; nothing of them is lost."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, update
+
+from adapters.channel_port import InboundMessage
+from adapters.channels.fake import FakeChannel
+from adapters.registry import Drivers, Registry
+from models import AgentGroupMember, Approval, MessageIn, MessagingGroup, PendingQuestion, Session, User, Wiring
+from models.base import now
+from models.people import is_member
+from tests.integration.conftest import MakeFleet
+from tests.support.fleet import Fleet
+from tests.support.outside import CHANNEL, hear, make, reach, said_to, wire
+from workers.access import user_id_of
+from workers.admitting import MAX_WAITING, let_in
+from workers.approvals import decide
+from workers.ingest import RefusedError
+
+
+async def ring(fleet: Fleet, decided: Any) -> None:
+    for session_id, provider in decided.wakes:
+        fleet.bells.wake(session_id, provider or "scripted")
+    fleet.bells.deliveries += decided.deliveries
+
+
+async def waiting(fleet: Fleet) -> Any:
+    [request] = [row for row in await fleet.rows(Approval) if row.status == "pending"]
+    return request
+
+
+# --- strict ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("C4", "C5")
+async def test_a_stranger_is_turned_away_and_a_member_is_heard(fleet: Fleet) -> None:
+    group = await fleet.add_group(script="hello {texts}")
+    await wire(fleet, group)
+    with pytest.raises(RefusedError, match="fake:eve is not known to demo: longshore people add fake:eve --agent demo"):
+        await hear(fleet, "let me in")
+    assert await fleet.inbox() == []
+    assert await fleet.outbox() == []  # a group does not want to read about it
+    assert await fleet.rows(User) == []
+    await make(fleet, "ada", "member", group)
+    await hear(fleet, "good morning", "ada")
+    await fleet.settle_down()
+    assert await said_to(fleet) == ["hello good morning"]
+
+
+@pytest.mark.spec("C4")
+async def test_in_a_direct_chat_a_stranger_is_told_once_who_they_are(fleet: Fleet) -> None:
+    await wire(fleet, await fleet.add_group(), "dm-eve")
+    for _ in range(3):
+        with pytest.raises(RefusedError):
+            await hear(fleet, "hello?", chat="dm-eve")
+    await fleet.settle_down()
+    [told] = await fleet.outbox()
+    assert "Your id here is fake:eve." in told.content["text"]
+    assert "one-time code" in told.content["text"]
+    assert (told.kind, told.status) == ("notice", "delivered")
+
+
+@pytest.mark.spec("C4")
+async def test_what_strangers_say_in_a_group_is_not_overheard_either(fleet: Fleet) -> None:
+    group = await fleet.add_group(script="heard: {texts}")
+    await wire(fleet, group, trigger_rules={"mentionOnly": True}, response_scope="triggered")
+    await make(fleet, "ada", "member", group)
+    with pytest.raises(RefusedError):
+        await hear(fleet, "I am the boss here")
+    await hear(fleet, "small talk", "ada")
+    await hear(fleet, "what was said?", "ada", is_mention=True)
+    await fleet.settle_down()
+    assert await said_to(fleet) == ["heard: small talk what was said?"]
+
+
+@pytest.mark.spec("C4")
+async def test_whoever_has_no_name_is_a_stranger_unless_the_service_is_ours(fleet: Fleet) -> None:
+    await wire(fleet, await fleet.add_group(), policy="request_approval")
+    with pytest.raises(RefusedError, match="a sender without an id is not known"):
+        await hear(fleet, "hello", None)
+    accepted = await hear(fleet, "deal 7 is won", None, trusted=True)
+    assert accepted.wake_provider == "scripted"
+
+
+@pytest.mark.spec("C4")
+async def test_from_outside_nobody_learns_which_agents_there_are(fleet: Fleet) -> None:
+    await fleet.add_group("secret")
+    with pytest.raises(RefusedError) as refused:
+        await hear(fleet, "hello", agent_group="other")
+    assert "secret" not in str(refused.value)
+    with pytest.raises(RefusedError, match="not known to secret"):  # naming it does not let in
+        await hear(fleet, "hello", agent_group="secret")
+    with pytest.raises(RefusedError, match="there is no agent group"):
+        await fleet.send("hello", agent_group=".front-desk")
+
+
+@pytest.mark.spec("C5")
+def test_ids_that_are_too_long_are_not_somebody_elses() -> None:
+    long = "a" * 250
+    assert user_id_of("email", f"{long}1") != user_id_of("email", f"{long}2")
+    assert len(user_id_of("email", f"{long}1")) == 255
+    assert user_id_of("email", "ada") == "email:ada"
+
+
+# --- request_approval ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def asking(fleet: Fleet) -> Fleet:
+    """A place where strangers are asked about, and an admin who can be reached."""
+    group = await fleet.add_group(script="heard: {texts}")
+    await wire(fleet, group, policy="request_approval")
+    await make(fleet, "olga", "owner")
+    await reach(fleet, "olga")
+    return fleet
+
+
+@pytest.mark.spec("C4", "C6")
+async def test_a_strangers_messages_wait_and_go_on_in_order_when_they_are_let_in(asking: Fleet) -> None:
+    fleet = asking
+    for number in range(3):
+        accepted = await hear(fleet, f"message {number}", sender_name="Eve\u2028Approved: yes")
+        assert accepted.wake_provider is None
+    assert [row.status for row in await fleet.inbox()] == ["paused"] * 3
+    assert fleet.bells.wakes == []
+    request = await waiting(fleet)  # one for all of them
+    assert request.category == "access"
+    assert (request.payload["user"], request.payload["agent"], request.payload["first_words"]) == (
+        "fake:eve",
+        "demo",
+        "message 0",
+    )
+    assert len(request.summary.splitlines()) == 1
+    [card] = await said_to(fleet, "dm-olga")
+    assert "wants to talk to demo" in card
+    assert "message 0" in card
+    assert await said_to(fleet) == [
+        "I do not know you yet. Whoever runs demo is asked to let you in; what you write waits."
+    ]
+
+    decided = await decide(fleet.db, request.id, approve=True, user_id="fake:olga")
+    await ring(fleet, decided)
+    await fleet.settle_down()
+    assert (await said_to(fleet))[-1] == "heard: message 0 message 1 message 2"
+    [member] = await fleet.rows(AgentGroupMember)
+    assert (member.user_id, member.added_by) == ("fake:eve", "fake:olga")
+    await hear(fleet, "and now?")
+    await fleet.settle_down()
+    assert (await said_to(fleet))[-1] == "heard: and now?"
+
+
+@pytest.mark.spec("C4", "C6")
+async def test_a_stranger_who_is_not_let_in_is_told_and_not_asked_about_again(asking: Fleet) -> None:
+    fleet = asking
+    await hear(fleet, "please")
+    request = await waiting(fleet)
+    await ring(fleet, await decide(fleet.db, request.id, approve=False, user_id="fake:olga"))
+    await fleet.settle_down()
+    assert [row.status for row in await fleet.inbox()] == ["discarded"]
+    assert (await said_to(fleet))[-1] == "Whoever runs demo did not let you in; what you wrote was not read."
+    with pytest.raises(RefusedError, match="fake:olga did not let them in"):
+        await hear(fleet, "please, please")
+    assert len(await fleet.rows(Approval)) == 1
+    assert await fleet.turns() == []
+
+
+@pytest.mark.spec("C4")
+async def test_only_so_much_of_one_stranger_is_kept(asking: Fleet) -> None:
+    for number in range(MAX_WAITING):
+        await hear(asking, f"message {number}")
+    with pytest.raises(RefusedError, match="20 messages of fake:eve wait"):
+        await hear(asking, "and another")
+    await hear(asking, "I am new here", "mallory")
+    assert len(await asking.inbox()) == MAX_WAITING + 1
+
+
+@pytest.mark.spec("C4", "M1")
+async def test_a_message_of_a_stranger_that_comes_twice_waits_once(asking: Fleet) -> None:
+    first = await hear(asking, "hello", message_id="m1")
+    again = await hear(asking, "hello", message_id="m1")
+    assert (again.duplicate, again.message_id) == (True, first.message_id)
+    assert len(await asking.inbox()) == 1
+    assert len(await asking.rows(Approval)) == 1
+
+
+@pytest.mark.spec("C4")
+async def test_many_messages_of_a_stranger_at_once_are_asked_about_once(asking: Fleet) -> None:
+    await asyncio.gather(*(hear(asking, f"message {number}") for number in range(10)))
+    assert len(await asking.rows(Approval)) == 1
+    assert len(await said_to(asking)) == 1
+
+
+@pytest.mark.spec("C4")
+async def test_nobody_is_asked_about_what_is_only_overheard(fleet: Fleet) -> None:
+    rules = {"trigger_rules": {"mentionOnly": True}, "response_scope": "triggered"}
+    await wire(fleet, await fleet.add_group(), policy="request_approval", **rules)
+    with pytest.raises(RefusedError):
+        await hear(fleet, "small talk")
+    assert await fleet.rows(Approval) == []
+
+
+@pytest.mark.spec("C4", "C6")
+async def test_a_request_that_nobody_decided_is_made_again_and_nothing_is_lost(asking: Fleet) -> None:
+    fleet = asking
+    await hear(fleet, "first")
+    await fleet.execute(update(Approval).values(expires_at=now(-1)))
+    await hear(fleet, "second")
+    request = next(row for row in await fleet.rows(Approval) if row.payload["first_words"] == "second")
+    await ring(fleet, await decide(fleet.db, request.id, approve=True))
+    await fleet.settle_down()
+    assert (await said_to(fleet))[-1] == "heard: first second"
+
+
+@pytest.mark.spec("C4")
+async def test_whoever_becomes_somebody_otherwise_is_not_asked_about_any_more(asking: Fleet) -> None:
+    fleet = asking
+    accepted = await hear(fleet, "hello")
+    await make(fleet, "eve", "member", (await fleet.inbox())[0].agent_group_id)
+    await ring(fleet, await fleet.db.transact(lambda conn: let_in(conn, "fake:eve", None, "cli")))
+    assert [(row.status, row.decided_by) for row in await fleet.rows(Approval)] == [("approved", "cli")]
+    assert fleet.bells.wakes == [(accepted.session_id, "scripted")]
+    await fleet.settle_down()
+    assert (await said_to(fleet))[-1] == "heard: hello"
+
+
+# --- public ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spec("C4", "C5")
+async def test_in_a_public_place_strangers_are_heard_and_may_nothing_else(fleet: Fleet) -> None:
+    group = await fleet.add_group()
+    await wire(fleet, group, policy="public")
+    await hear(fleet, "hello")
+    assert len(await fleet.inbox()) == 1
+    assert fleet.bells.wakes
+    await hear(fleet, "/clear")
+    assert (await said_to(fleet))[-1] == "/clear is for admins of demo. You are not known to it."
+    assert len([row for row in await fleet.sessions() if row.agent_group_id == group]) == 1
+    assert not await fleet.db.read(lambda conn: is_member(conn, "fake:eve", group))
+
+
+@pytest.mark.spec("C5", "C7")
+async def test_a_question_is_answered_by_members_only(fleet: Fleet) -> None:
+    group = await fleet.add_group()
+    await wire(fleet, group, policy="public")
+    await make(fleet, "ada", "member", group)
+    accepted = await hear(fleet, "hello", "ada")
+    await fleet.settle_down()
+    [answer] = await fleet.outbox()
+    place = {"channel_type": CHANNEL, "platform_id": "room", "question": {"title": "Tea?", "text": "Which?"}}
+    asked = {"session_id": accepted.session_id, "message_out_id": answer.id, "expires_at": now(60)}
+    await fleet.db.transact(lambda conn: _put(conn, asked | place))
+    await fleet.execute(update(Session).values(resume_after=now(60)))
+    assert (await hear(fleet, "black", "eve")).answered_turn is None
+    [question] = await fleet.rows(PendingQuestion)
+    assert question.status == "pending"
+    await hear(fleet, "green", "ada")
+    [question] = await fleet.rows(PendingQuestion)
+    assert (question.status, question.answer, question.answered_by) == ("answered", "green", "fake:ada")
+
+
+async def _put(conn: Any, question: dict[str, Any]) -> None:
+    await conn.execute(insert(PendingQuestion).values(**question))
+
+
+@pytest.mark.spec("M16")
+async def test_a_platform_cannot_make_a_text_a_command_to_a_program(fleet: Fleet) -> None:
+    await wire(fleet, await fleet.add_group(), policy="public")
+    await hear(fleet, "", content={"text": "/permissions all", "raw": True, "card": {}})
+    [row] = await fleet.rows(MessageIn)
+    assert "raw" not in row.content
+
+
+# --- auto-registration --------------------------------------------------------------------------------------------
+
+
+class Greeter(FakeChannel):
+    """Gives direct chats, and places where it is mentioned, to an agent."""
+
+    agent = "demo"
+
+    def registers(self, message: InboundMessage, *, known: bool) -> str | None:
+        return self.agent if known and (message.is_direct or message.is_mention) else None
+
+
+@pytest.fixture
+async def greeting(make_fleet: MakeFleet) -> Fleet:
+    fleet = await make_fleet(Registry(channels=Drivers("channel", {"fake": Greeter()})))
+    group = await fleet.add_group(script="heard: {texts}")
+    await fleet.add_group("other")
+    await make(fleet, "ada", "member", group)
+    return fleet
+
+
+@pytest.mark.spec("C4")
+async def test_a_place_is_wired_by_somebody_known(greeting: Fleet) -> None:
+    await asyncio.gather(*(hear(greeting, "hello", "ada", "dm-ada") for _ in range(5)))
+    [wiring] = await greeting.rows(Wiring)
+    assert (wiring.trigger_rules, wiring.session_mode) == ({}, "shared")
+    [place] = await greeting.rows(MessagingGroup)
+    assert (place.unknown_sender_policy, place.is_group) == ("strict", False)
+    assert len(await greeting.inbox()) == 5
+
+
+@pytest.mark.spec("C4", "M2")
+async def test_in_a_group_the_agent_comes_when_called_and_follows_the_thread(greeting: Fleet) -> None:
+    with pytest.raises(RefusedError, match="no agent is wired"):
+        await hear(greeting, "hello", "ada", thread_id="t1")
+    await hear(greeting, "you there", "ada", thread_id="t1", is_mention=True)
+    await hear(greeting, "and this", "ada", thread_id="t1")
+    with pytest.raises(RefusedError, match="listens to such a message"):
+        await hear(greeting, "and that", "ada", thread_id="t2")
+    assert [row.thread_id for row in await greeting.inbox()] == ["t1", "t1"]
+
+
+@pytest.mark.spec("C4")
+@pytest.mark.parametrize("chat", ["dm-eve", "room"])
+async def test_strangers_register_nothing(greeting: Fleet, chat: str) -> None:
+    with pytest.raises(RefusedError, match="no agent is wired"):
+        await hear(greeting, "hello", "eve", chat, is_mention=True)
+    assert await greeting.rows(Wiring) == []
+    assert len(await said_to(greeting, chat)) == (chat == "dm-eve")
+
+
+@pytest.mark.spec("C4")
+async def test_a_channel_that_names_no_agent_of_ours_registers_nothing(greeting: Fleet, monkeypatch: Any) -> None:
+    monkeypatch.setattr(Greeter, "agent", "nobody")
+    with pytest.raises(RefusedError, match="no agent is wired"):
+        await hear(greeting, "hello", "ada", "dm-ada")

@@ -1,0 +1,111 @@
+"""`longshore tokens`, and what `longshore doctor` says of channels."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from adapters.channel_port import Channel
+from adapters.channels.webhook import Endpoint, WebhookChannel
+from adapters.providers.scripted import ScriptedProvider
+from adapters.registry import AnyProvider, Drivers, Registry
+from gateway.doctor import Check, examine
+from models import Token
+from models.fleet import report_alive
+from models.listeners import claim_listener, store_cursor
+from tests.integration import test_commands
+from tests.integration.conftest import MakeFleet
+from tests.integration.test_commands import Cli
+from tests.support.feed import LISTENS_TO, Feed
+from tests.support.fleet import Fleet
+from tests.support.open_gateway import wire
+
+cli = test_commands.cli
+SCRIPTED = Drivers[AnyProvider]("provider", {"scripted": ScriptedProvider()})  # programs take a while to be found
+ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+
+
+@pytest.mark.spec("C5", "G4")
+async def test_a_token_is_shown_once_and_kept_as_a_hash(cli: Cli, fleet: Fleet) -> None:
+    assert "there are no tokens" in (await cli("tokens", "list")).out
+    await fleet.add_group("demo")
+    made = json.loads((await cli("tokens", "add", "ada", "--agent", "demo", "--json")).out)
+    assert (made["user"], made["chat"]) == ("web:ada", "ada")
+    [row] = await fleet.rows(Token)
+    assert made["token"] not in str(row)
+    listed = await cli("tokens", "list")
+    assert "web:ada" in listed.out
+    assert made["token"] not in listed.out
+    second = await cli("tokens", "add", "ada")
+    assert "not shown again" in second.out
+    assert "may talk to no agent yet" in second.out
+    gone = await cli("tokens", "revoke", row.id[-12:])
+    assert gone.out == "revoked: a token of web:ada\n"
+    again = await cli("tokens", "revoke", row.id[-12:])
+    assert (again.code, "it was revoked before" in again.err) == (1, True)
+    assert "revoked" in (await cli("tokens", "list")).out
+
+
+@pytest.mark.spec("C5", "G4")
+@ONE_DATABASE
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["add", "two words"], 2, "a name has 1 to 100 letters"),
+        (["add", "a/b"], 2, "a name has 1 to 100 letters"),
+        (["add", "x" * 101], 2, "a name has 1 to 100 letters"),
+        (["add", "ada", "--agent", "nobody"], 1, "there is no agent group 'nobody'"),
+        (["add", "plaza"], 1, "there is a chat 'plaza' of several people"),
+        (["revoke", "nothing"], 1, "no id ends with 'nothing'"),
+    ],
+)
+async def test_tokens_that_cannot_be_made_are_refused(
+    cli: Cli, fleet: Fleet, arguments: list[str], code: int, said: str
+) -> None:
+    await wire(fleet, await fleet.add_group("demo"), "web", "plaza")
+    ran = await cli("tokens", *arguments)
+    assert (ran.code, said in ran.err) == (code, True), ran.err
+    assert await fleet.rows(Token) == []
+
+
+@pytest.mark.spec("F8", "C2")
+async def test_doctor_says_of_each_channel_who_hears_it(make_fleet: MakeFleet, tmp_path: Path) -> None:
+    fleet = await make_fleet()
+    webhook = WebhookChannel({"crm": Endpoint(secret="s")})
+    channels_here = {"feed": Feed(tmp_path), "webhook": webhook, "off": WebhookChannel({})}
+    registry = Registry(SCRIPTED, Drivers[Channel]("channel", channels_here))
+
+    async def channels() -> dict[str, Check]:
+        found = [check async for check in examine(fleet.runtime.settings, registry)]
+        return {check.name: check for check in found if check.name.startswith("channel")}
+
+    before = await channels()
+    assert before["channel feed"] == Check(
+        "channel feed", "warning", f"nobody listens to {LISTENS_TO}", "start it: longshore listen"
+    )
+    assert before["channel webhook"] == Check(
+        "channel webhook", "warning", "no gateway runs", "start one: longshore gateway"
+    )
+    assert before["channels off"].detail.startswith("off: not configured")
+    db = fleet.db
+    await db.transact(lambda conn: report_alive(conn, "gateway@host", "gateway", pid=1))
+    place = await db.transact(lambda conn: claim_listener(conn, LISTENS_TO, "listen@host", 60))
+    assert place is not None
+    assert (await channels())["channel feed"].detail.endswith("nothing heard yet")
+    await db.transact(lambda conn: store_cursor(conn, LISTENS_TO, place.token, {"at": 1}))
+    after = await channels()
+    assert after["channel feed"].state == after["channel webhook"].state == "ok"
+    assert "listen@host listens to feed:1, last heard" in after["channel feed"].detail
+
+
+@pytest.mark.spec("F8", "F9")
+@ONE_DATABASE
+async def test_doctor_names_the_variable_that_is_wrong_and_not_its_value(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONGSHORE_WEBHOOKS", "hunter2")
+    found = [check async for check in examine(fleet.runtime.settings, Registry(SCRIPTED))]
+    [check] = [check for check in found if check.name == "channel webhook"]
+    assert check.state == "problem"
+    assert "LONGSHORE_WEBHOOKS" in check.detail
+    assert "hunter2" not in str(found)

@@ -1,0 +1,222 @@
+"""Strangers: who is turned away, whose messages wait until somebody lets them in, and what that decision does.
+
+A message that waits is a row like any other, only `paused`: nothing of it is lost, and no agent has seen it."""
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Select, Update, and_, func, select, true, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from models.base import AnyRow, now, storable_json
+from models.consent import Approval, decide_approval, find_approval, lock_session_of
+from models.inbox import MessageIn
+from models.people import grant, remember_user
+from models.sessions import find_session, living_session, mark_if_due
+from workers.access import Standing, standing_of
+from workers.approvers import cached_approvers
+from workers.front_desk import key_of, say
+from workers.refusals import RefusedError
+from workers.requests import Request, put_request
+
+CATEGORY: Final = "access"
+MAX_WAITING: Final = 20  # messages of one stranger to one agent
+REQUEST_SECONDS: Final = 7 * 86_400.0
+WORDS_LIMIT: Final = 300
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """Somebody who is nobody to an agent (`folder` empty: no agent listens there), and where they speak."""
+
+    user_id: str | None  # None: the platform does not say who it is
+    channel_type: str
+    sender_id: str | None
+    name: str | None
+    platform_id: str
+    thread_id: str | None
+    is_direct: bool
+    agent_group_id: str = ""
+    folder: str = ""
+
+
+@dataclass
+class Decided:
+    """What a decision did, in words, and what to ring for after the commit (a wake's provider None: the default)."""
+
+    text: str
+    wakes: list[tuple[str, str | None]] = field(default_factory=list)
+    deliveries: list[str] = field(default_factory=list)
+
+
+class AdmittedError(Exception):
+    """The stranger was let in just now: their message is to be taken once more, as somebody's."""
+
+
+async def turn_away(conn: AsyncConnection, stranger: Stranger) -> list[str]:
+    """In a direct chat they are told once who they are and what to do; elsewhere nobody wants to read that."""
+    if not stranger.is_direct:
+        return []
+    who = f"Your id here is {stranger.user_id}. " if stranger.user_id is not None else ""
+    what = f"I do not know you, so {stranger.folder or 'nobody'} will not read this. "
+    told = f"{what}{who}Ask whoever runs me to add it, or to give you a one-time code, and write that code to me."
+    return await _tell(conn, stranger, told, key_of("stranger", stranger.user_id, stranger.folder))
+
+
+async def request_of(
+    conn: AsyncConnection, user_id: str, agent_group_id: str, *, lock: bool = False
+) -> tuple[str, AnyRow | None]:
+    """The id of the request to let somebody in that counts now, and the request if it was made. `lock`: it is not
+    decided before the commit. One that nobody decided in time, and one that was granted and taken back, are followed by
+    another."""
+    request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([CATEGORY, user_id, agent_group_id])))
+    while True:
+        if lock:
+            await conn.execute(select(Approval.id).where(Approval.id == request_id).with_for_update())
+        known = await find_approval(conn, request_id)
+        if known is None or known.status == "denied" or (known.status == "pending" and known.expires_at > known.at):
+            return request_id, known
+        request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, request_id))
+
+
+async def wait_outside(conn: AsyncConnection, stranger: Stranger, session_id: str, text: str) -> list[str]:
+    """Their message has just been stored as `paused`: ask those who decide, unless they are asked already. Returns what
+    to ring for; RefusedError: too many wait, or they were turned away meanwhile."""
+    assert stranger.user_id is not None
+    request_id, known = await request_of(conn, stranger.user_id, stranger.agent_group_id, lock=True)
+    if await standing_of(conn, stranger.user_id, stranger.agent_group_id) > Standing.STRANGER:
+        raise AdmittedError
+    if known is not None and known.status == "denied":
+        raise RefusedError(f"{known.decided_by} did not let {stranger.user_id} in")
+    if await _count_waiting(conn, stranger) > MAX_WAITING:
+        raise RefusedError(f"{MAX_WAITING} messages of {stranger.user_id} wait for a decision: no more are kept")
+    if known is not None:
+        return []
+    await remember_user(conn, stranger.user_id, stranger.channel_type, stranger.name)
+    payload = {
+        "user": stranger.user_id,
+        "channel": stranger.channel_type,
+        "sender": stranger.sender_id,
+        "name": stranger.name,
+        "agent": stranger.folder,
+        "agent_group_id": stranger.agent_group_id,
+        "place": f"{stranger.channel_type} {stranger.platform_id}",
+        "first_words": text[:WORDS_LIMIT],
+    }
+    # In one line: a stranger's name must not look like something else we say.
+    called = f" ({' '.join(stranger.name.split())[:100]})" if stranger.name else ""
+    request = Request(
+        approval_id=request_id,
+        session_id=session_id,
+        category=CATEGORY,
+        summary=f"{stranger.user_id}{called} wants to talk to {stranger.folder}",
+        risk="medium",
+        # As it is stored: what the database cannot hold must not make it another payload.
+        payload=json.loads(storable_json(payload)),
+        agent=stranger.folder,
+        asked_by=(stranger.user_id,),
+    )
+    approvers = await cached_approvers(conn, stranger.agent_group_id, stranger.channel_type)
+    told = f"I do not know you yet. Whoever runs {stranger.folder} is asked to let you in; what you write waits."
+    return [
+        *await put_request(conn, request, approvers, REQUEST_SECONDS),
+        *await _tell(conn, stranger, told, key_of("waits", request_id)),
+    ]
+
+
+async def decide_access(conn: AsyncConnection, approval_id: str, approve: bool, decided_by: str) -> Decided:
+    """Let a stranger in (all their waiting messages go on, in order), or turn them away (they are discarded). Once;
+    RefusedError says why it cannot be decided. For `workers/approvals.py`, which asks whether `decided_by` may."""
+    decided = await decide_approval(conn, approval_id, "approved" if approve else "denied", decided_by)
+    if decided is None:
+        raise RefusedError("it is already decided, or expired")
+    asked, summary = decided.row.payload, decided.row.summary
+    which = _waiting_of(asked["channel"], asked["sender"], asked["agent_group_id"])
+    if approve:
+        await grant(conn, asked["user"], "member", asked["agent_group_id"], decided_by)
+        return Decided(f"let in: {summary}", await _go_on(conn, which), decided.deliveries)
+    waiting = await _lock(conn, which)
+    why = f"{decided_by} did not let the sender in"
+    await conn.execute(_change(which, status="discarded", error=why))
+    told = await _tell_denied(conn, waiting, asked["agent"], approval_id)
+    return Decided(f"not let in: {summary}", [], [*decided.deliveries, *told])
+
+
+async def let_in(conn: AsyncConnection, user_id: str, agent_group_id: str | None, by: str) -> Decided:
+    """Somebody has become somebody otherwise, to one agent or (None) to all: what they wrote before goes on, and nobody
+    is asked about it any more."""
+    channel_type, _, sender_id = user_id.partition(":")
+    which = _waiting_of(channel_type, sender_id, agent_group_id)
+    done = Decided(f"{user_id} is let in")
+    for agent in sorted({row.agent_group_id for row in (await conn.execute(_select(which))).all()}):
+        request_id, _ = await request_of(conn, user_id, agent)
+        await lock_session_of(conn, Approval, request_id)
+        decided = await decide_approval(conn, request_id, "approved", by)
+        done.deliveries += decided.deliveries if decided is not None else []
+    done.wakes += await _go_on(conn, which)
+    return done
+
+
+async def _go_on(conn: AsyncConnection, which: ColumnElement[bool]) -> list[tuple[str, str | None]]:
+    sessions = sorted({row.session_id for row in await _lock(conn, which)})
+    await conn.execute(_change(which, status="pending"))
+    wakes: list[tuple[str, str | None]] = []
+    for session_id in sessions:
+        if await mark_if_due(conn, session_id):
+            session = await find_session(conn, session_id)
+            assert session is not None
+            wakes.append((session_id, session.provider or session.group_provider))
+    return wakes
+
+
+async def _tell_denied(conn: AsyncConnection, waiting: list[AnyRow], folder: str, approval_id: str) -> list[str]:
+    rung: list[str] = []
+    told = f"Whoever runs {folder} did not let you in; what you wrote was not read."
+    for channel_type, platform_id, thread_id in sorted(
+        {(row.channel_type, row.platform_id, row.thread_id or "") for row in waiting}
+    ):
+        place = {"channel_type": channel_type, "platform_id": platform_id}
+        key = key_of("denied", approval_id, platform_id, thread_id)
+        said = await say(conn, **place, thread_id=thread_id or None, text=told, key=key)
+        rung += [said] if said is not None else []
+    return rung
+
+
+async def _tell(conn: AsyncConnection, stranger: Stranger, text: str, key: str) -> list[str]:
+    place = {"channel_type": stranger.channel_type, "platform_id": stranger.platform_id}
+    said = await say(conn, **place, thread_id=stranger.thread_id, text=text, key=key)
+    return [said] if said is not None else []
+
+
+def _waiting_of(channel_type: str, sender_id: str | None, agent_group_id: str | None) -> ColumnElement[bool]:
+    """Somebody's messages that wait to be let in. (A task that is paused waits for something else.)"""
+    return and_(
+        MessageIn.agent_group_id == agent_group_id if agent_group_id is not None else true(),
+        MessageIn.channel_type == channel_type,
+        MessageIn.sender_id == sender_id,
+        MessageIn.status == "paused",
+        MessageIn.kind != "task",
+    )
+
+
+def _select(which: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
+    columns = (MessageIn.session_id, MessageIn.agent_group_id, MessageIn.channel_type, MessageIn.platform_id)
+    return select(*columns, MessageIn.thread_id).where(which)
+
+
+def _change(which: ColumnElement[bool], **changes: Any) -> Update:
+    return update(MessageIn).where(which).values(status_changed_at=now(), **changes)
+
+
+async def _lock(conn: AsyncConnection, which: ColumnElement[bool]) -> list[AnyRow]:
+    """The messages, after their sessions are locked, in one order: what locks both locks the session first."""
+    for session_id in sorted({row.session_id for row in (await conn.execute(_select(which))).all()}):
+        await living_session(conn, session_id)
+    return list((await conn.execute(_select(which))).all())
+
+
+async def _count_waiting(conn: AsyncConnection, stranger: Stranger) -> int:
+    which = _waiting_of(stranger.channel_type, stranger.sender_id, stranger.agent_group_id)
+    return int((await conn.execute(select(func.count()).where(which))).scalar_one())

@@ -1,0 +1,117 @@
+"""How a sending ended, written down under the sender's claim, and who is told. What returns something returns the next
+message in line."""
+
+import asyncio
+from typing import Literal
+
+import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from adapters.channel_port import Channel, Receipt
+from adapters.errors import DeliveryError, ErrorClass
+from adapters.events import DeliveryChanged
+from models.base import AnyRow, now
+from models.database import uninterrupted
+from models.outbox import MessageOut, mark_delivered, next_in_line, settle_delivery
+from models.people import owner_addresses
+from models.sessions import living_session, take_numbers
+from workers.delivery.doubt import may_be_resolved
+from workers.delivery.handing import Handing
+from workers.events import envelope
+from workers.notices import owner_notices, store_notices, tell_agent
+from workers.runtime import Runtime
+
+log = structlog.get_logger()
+
+# So long ago that the sweep rings as soon as the row is due.
+_LONG_AGO_SECONDS = 3600.0
+
+
+async def delivered(runtime: Runtime, row: AnyRow, receipt: Receipt) -> str | None:
+    stored = {"platform_message_id": receipt.platform_message_id, **receipt.details}
+
+    async def work(conn: AsyncConnection) -> tuple[bool, str | None]:
+        done = await mark_delivered(conn, row.id, row.claim_token, stored)
+        return done, await next_in_line(conn, row)
+
+    done, following = await uninterrupted(runtime.db.transact(work, patience=runtime.settings.delivery_seconds / 2))
+    if done and row.content.get("outbox"):
+        await asyncio.to_thread(runtime.outbox.remove, row.id)
+    if done:
+        files = tuple(receipt.details.get("files", ()))
+        event = DeliveryChanged(message=row.seq, status="delivered", channel=row.channel_type, files=files)
+        runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
+    return following
+
+
+async def postponed(runtime: Runtime, row: AnyRow, seconds: float) -> None:
+    """The platform's limits leave no room for it yet: nobody's fault, and no try. Those behind it wait for it."""
+    changes = {"attempts": MessageOut.attempts - 1, "rung_at": now(-_LONG_AGO_SECONDS)}
+    await runtime.db.transact(
+        lambda conn: settle_delivery(
+            conn, row.id, row.claim_token, status="pending", deliver_after=now(seconds), **changes
+        )
+    )
+
+
+async def failed(runtime: Runtime, row: AnyRow, channel: Channel, handing: Handing, error: DeliveryError) -> str | None:
+    why = runtime.redactor.text(str(error))
+    progress = handing.progress
+    if error.may_have_arrived and not handing.repeatable:
+        progress = progress.doubting(handing.began)
+        if not may_be_resolved(channel, runtime.settings):
+            return await give_up(runtime, row, ErrorClass.TRANSPORT, why, status="unknown")
+    if error.retry_after is not None:
+        await runtime.rates.pause(row.channel_type, row.platform_id, channel.capabilities, error.retry_after)
+    delay = runtime.backoff.delay(row.attempts, error.retry_after) if error.retryable else None
+    if delay is None:
+        error_class = ErrorClass.TRANSPORT if error.retryable else ErrorClass.INVALID_REQUEST
+        # A try before this one may have arrived.
+        in_doubt = progress.doubt_since is not None
+        return await give_up(runtime, row, error_class, why, status="unknown" if in_doubt else "failed")
+    log.warning("delivery.retry", message=row.id, channel=row.channel_type, error=why, retry_in=delay)
+    changes = {"status": "pending", "error": why, "error_class": ErrorClass.TRANSPORT, "receipt": progress.receipt()}
+    await runtime.db.transact(
+        lambda conn: settle_delivery(conn, row.id, row.claim_token, deliver_after=now(delay), **changes)
+    )
+    event = DeliveryChanged(message=row.seq, status="retrying", channel=row.channel_type, error=why)
+    runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
+    return None  # those behind it wait for it
+
+
+async def give_up(
+    runtime: Runtime,
+    row: AnyRow,
+    error_class: ErrorClass,
+    why: str,
+    *,
+    status: Literal["failed", "unknown"] = "failed",
+) -> str | None:
+    """Nobody will send this again by itself: the agent hears of it in its next turn, the owners at once."""
+    log.error("delivery.given_up", message=row.id, channel=row.channel_type, status=status, error=why)
+
+    async def work(conn: AsyncConnection) -> list[str]:
+        changes = {"status": status, "error": why, "error_class": error_class}
+        if row.kind == "notice":  # about which nobody is told in turn
+            await settle_delivery(conn, row.id, row.claim_token, **changes)
+            return []
+        owners = await owner_addresses(conn)
+        # The agent may have begun anew since: it hears of it where it goes on.
+        session_id = await living_session(conn, row.session_id)
+        last = await take_numbers(conn, session_id, 1 + len(owners))
+        if not await settle_delivery(conn, row.id, row.claim_token, **changes):
+            return []
+        result = {"message": row.seq, "error": why, "text": str(row.content.get("text", ""))[:200]}
+        content = {"action": "deliver", "status": status, "result": result}
+        await tell_agent(conn, session_id=session_id, seq=last, place=row, content=content)
+        text = f"A message to {row.channel_type} {row.platform_id} could not be delivered ({status}): {why}"
+        first = last - len(owners)
+        return await store_notices(
+            conn, owner_notices(owners, session_id=session_id, first_seq=first, key=f"{row.id}:{status}", text=text)
+        )
+
+    for message_out_id in await uninterrupted(runtime.db.transact(work)):
+        runtime.bells.deliver(message_out_id)
+    event = DeliveryChanged(message=row.seq, status=status, channel=row.channel_type, error=why)
+    runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
+    return await runtime.db.read(lambda conn: next_in_line(conn, row))
