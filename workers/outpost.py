@@ -8,6 +8,7 @@ from typing import Final
 import redis.asyncio
 import structlog
 
+from adapters.errors import AdapterError
 from adapters.registry import Registry
 from models.base import new_id
 from models.database import Database
@@ -41,9 +42,9 @@ class Outpost:
         self._reporting: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Outpost":
-        for name in self.registry.channels.names:
-            if name not in self.registry.channels.working:
-                log.warning("channel.not_usable", channel=name, reason=self._why(name))
+        channels = self.registry.channels
+        for name in set(channels.names) - set(channels.working):
+            log.warning("channel.not_usable", channel=name, reason=self._why(name))
         self._reporting = asyncio.create_task(self._report(), name="longshore-presence")
         return self
 
@@ -75,6 +76,6 @@ class Outpost:
     def _why(self, name: str) -> str:
         try:
             self.registry.channels.get(name)
-        except Exception as error:  # noqa: BLE001 - a driver's own words, whatever it raised
+        except AdapterError as error:
             return str(error)
         return ""

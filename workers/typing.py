@@ -59,12 +59,12 @@ class Typing:
             await self._show(channel, on=False)
 
     async def _refresh(self, channel: Channel) -> None:
-        works = True
+        works = await self._show(channel, on=True)  # at once; what it is at matters if it takes longer
         while works:
+            await asyncio.sleep(REFRESH_SECONDS)
             at_work, doing = await self._activity()
             if at_work or self._shown:
                 works = await self._show(channel, on=at_work, doing=doing)
-            await asyncio.sleep(REFRESH_SECONDS)
 
     async def _activity(self) -> tuple[bool, str | None]:
         """Whether the turn is at work, and at what since when."""
@@ -74,7 +74,7 @@ class Typing:
             )
         except StoreError:
             return True, None  # the turn runs all the same
-        if row is None or row.lease_owner != self._runtime.owner or row.activity == AWAITING_HUMAN:
+        if row is None or row.lease_owner != self._runtime.owner or (row.activity or "").startswith(AWAITING_HUMAN):
             return False, None
         if row.activity is None or row.activity_since is None:
             return True, None

@@ -4,6 +4,7 @@ It accepts and shows, and runs nothing: an answer comes from a worker by way of 
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import redis.asyncio
 from fastapi import FastAPI, HTTPException
@@ -29,7 +30,9 @@ def make_app(house: House, client: redis.asyncio.Redis) -> FastAPI:
         yield
         stirrings.close()
 
-    app = FastAPI(title="Longshore", openapi_url=None, docs_url=None, redoc_url=None, lifespan=lifespan)
+    # What there is is documented elsewhere; and a platform is not sent to another address.
+    closed: dict[str, Any] = {"openapi_url": None, "docs_url": None, "redoc_url": None, "redirect_slashes": False}
+    app = FastAPI(title="Longshore", lifespan=lifespan, **closed)
     app.state.stirrings = stirrings
     app.add_middleware(BodyLimit)
     explain_errors(app)

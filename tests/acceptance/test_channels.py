@@ -14,6 +14,7 @@ from tests.support.github_api import GithubApi
 from tests.support.mail_server import MailServer
 from tests.support.persons import (
     Gate,
+    NotAskedError,
     OnDiscord,
     OnEmail,
     OnGithub,
@@ -137,9 +138,7 @@ def test_a_person_asks_approves_and_is_answered(harbour: Harbour, platform: str)
     else:  # no direct chats there, or she is known by other means
         operator.cli("people", "add", ada.user, "--role", "admin", "--agent", agent)
     ada.say("please release")
-    operator.wait_for(lambda: reads("clock"), f"the approval on {platform}")
-    assert not reads("Released at")
-    ada.approve()
+    operator.wait_for(lambda: _approved(ada), f"the approval on {platform}")
     operator.wait_for(lambda: reads("Released at"), f"the answer on {platform}")
     assert len([text for text in ada.reads() if "Released at" in text]) == 1
     decided = operator.rows(
@@ -148,3 +147,12 @@ def test_a_person_asks_approves_and_is_answered(harbour: Harbour, platform: str)
         channel,
     )
     assert decided == [("used", ada.user)]
+
+
+def _approved(person: Person) -> bool:
+    try:
+        person.approve()
+    except NotAskedError:
+        assert not any("Released at" in text for text in person.reads())
+        return False
+    return True

@@ -23,11 +23,11 @@ from adapters.channel_port import (
     OutboundMessage,
     Received,
 )
-from adapters.channels import email
 from adapters.channels.conformance import CHECKS, Check, Fault, Forgery, run_check
 from adapters.channels.email import EmailChannel
-from adapters.channels.email_settings import EmailSettings, Server
-from adapters.channels.email_threads import in_thread
+from adapters.channels.email import channel as email
+from adapters.channels.email.settings import EmailSettings, Server
+from adapters.channels.email.threads import in_thread
 from adapters.errors import ChannelError, DeliveryError
 from tests.support.mail_server import ADDRESS, PASSWORD, USER, MailServer, SmtpFault
 from tests.support.servers import free_port, wait_until

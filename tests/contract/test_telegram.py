@@ -25,7 +25,7 @@ from adapters.channel_port import (
 )
 from adapters.channels import http
 from adapters.channels.conformance import CHECKS, FAULTS, Check, Fault, Forgery, run_check
-from adapters.channels.telegram import SECRET_HEADER, TelegramChannel
+from adapters.channels.telegram.channel import SECRET_HEADER, TelegramChannel
 from adapters.errors import ChannelError, DeliveryError, MalformedError, SignatureError
 from adapters.redaction import Redactor, secrets_in
 from tests.support import telegram_api

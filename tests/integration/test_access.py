@@ -195,7 +195,7 @@ async def test_many_messages_of_a_stranger_at_once_are_asked_about_once(asking: 
 
 @pytest.mark.spec("C4")
 async def test_nobody_is_asked_about_what_is_only_overheard(fleet: Fleet) -> None:
-    rules = {"trigger_rules": {"mentionOnly": True}, "response_scope": "triggered"}
+    rules: dict[str, Any] = {"trigger_rules": {"mentionOnly": True}, "response_scope": "triggered"}
     await wire(fleet, await fleet.add_group(), policy="request_approval", **rules)
     with pytest.raises(RefusedError):
         await hear(fleet, "small talk")

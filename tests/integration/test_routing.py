@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from models import Engagement, MessagingGroup, Wiring
+from models import AgentGroup, Engagement, MessagingGroup, Wiring
 from models.base import Base
 from tests.integration.test_commands import Cli, cli
 from tests.support.fleet import Fleet
@@ -14,16 +14,12 @@ from workers.ingest import RefusedError
 
 __all__ = ["cli"]
 
-STICKY = {"trigger_rules": {"mentionOnly": True, "sticky": True}, "session_mode": "per-thread"}
+STICKY: dict[str, Any] = {"trigger_rules": {"mentionOnly": True, "sticky": True}, "session_mode": "per-thread"}
 
 
 async def agent_of(fleet: Fleet, message_id: str) -> str:
-    groups = {row.id: row.folder for row in await fleet.rows(_table("agent_groups"))}
+    groups: dict[str, str] = {row.id: row.folder for row in await fleet.rows(AgentGroup)}
     return groups[next(row.agent_group_id for row in await fleet.inbox() if row.id == message_id)]
-
-
-def _table(name: str) -> type[Base]:
-    return next(mapper.class_ for mapper in Base.registry.mappers if mapper.local_table.description == name)
 
 
 @pytest.mark.spec("M2")

@@ -31,12 +31,13 @@ async def hear(fleet: Fleet, text: str, sender: str | None = "eve", chat: str = 
     return accepted
 
 
-async def wire(fleet: Fleet, group_id: str, chat: str = ROOM, policy: str = "strict", **values: Any) -> str:
+async def wire(fleet: Fleet, group_id: str, chat: str = ROOM, policy: str | None = None, **values: Any) -> str:
     """Returns the place."""
 
     async def work(conn: AsyncConnection) -> str:
         place = await ensure_messaging_group(conn, CHANNEL, chat)
-        await set_place(conn, place, unknown_sender_policy=policy)
+        if policy is not None:
+            await set_place(conn, place, unknown_sender_policy=policy)
         return place
 
     place = await fleet.db.transact(work)

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from adapters.channels.signing import HEADER, sign
 from adapters.channels.webhook import ENDPOINT_HEADER
-from tests.support import discord_api, github_api, slack_api, telegram_api
+from tests.support import github_api, telegram_api
 from tests.support.discord_api import DiscordApi
 from tests.support.github_api import GithubApi
 from tests.support.mail_server import ADDRESS, MailServer
@@ -26,10 +26,14 @@ class Gate:
         self.url = f"http://127.0.0.1:{port}"
 
     def post(self, path: str, headers: dict[str, str], body: bytes) -> Any:
-        request = urllib.request.Request(self.url + path, body, headers)  # noqa: S310 - loopback
-        with urllib.request.urlopen(request, timeout=20) as response:  # noqa: S310
+        request = urllib.request.Request(self.url + path, body, headers)
+        with urllib.request.urlopen(request, timeout=20) as response:
             said = response.read()
         return json.loads(said) if said else None
+
+
+class NotAskedError(Exception):
+    """She has not been asked yet."""
 
 
 class Person(Protocol):
@@ -39,14 +43,17 @@ class Person(Protocol):
     def say(self, text: str) -> None: ...
 
     def approve(self) -> None:
-        """Press the button, or write what the text says one may write."""
+        """Press the button, or write what the text says one may write. NotAskedError: there is none yet."""
 
     def reads(self) -> list[str]: ...
 
 
 def code_in(texts: list[str]) -> str:
     """The newest code that a card without buttons shows."""
-    return re.findall(r"\bapprove ([0-9a-f]{8})\b", "\n".join(texts))[-1]
+    codes = re.findall(r"\bapprove ([0-9a-f]{8})\b", "\n".join(texts))
+    if not codes:
+        raise NotAskedError
+    return str(codes[-1])
 
 
 class OnTelegram:
@@ -60,6 +67,8 @@ class OnTelegram:
         self.api.queue(self.api.says(text))
 
     def approve(self) -> None:
+        if not any(message.keys for message in self.api.messages):
+            raise NotAskedError
         self.api.queue(self.api.presses("Approve"))
 
     def reads(self) -> list[str]:
@@ -78,6 +87,8 @@ class OnSlack:
         self.gate.post("/channels/slack", headers, body)
 
     def approve(self) -> None:
+        if not self.api.buttons():
+            raise NotAskedError
         headers, body = self.api.press("Approve", "U1ADA")
         self.gate.post("/channels/slack", headers, body)
 
@@ -104,6 +115,8 @@ class OnDiscord:
         self._post(said | person)
 
     def approve(self) -> None:
+        if not any(shown.buttons for shown in self.api.messages.values()):
+            raise NotAskedError
         self._post(self.api.pressed("Approve", self.ada))
 
     def reads(self) -> list[str]:
@@ -124,7 +137,11 @@ class OnGithub:
     def say(self, text: str) -> None:
         ada = {"id": 583231, "login": "ada", "type": "User"}
         comment = self.api.add_comment(text, login="ada")
-        said = {"action": "created", "issue": {"number": 12}, "comment": {"id": comment["id"], "body": text, "user": ada}}
+        said = {
+            "action": "created",
+            "issue": {"number": 12},
+            "comment": {"id": comment["id"], "body": text, "user": ada},
+        }
         body = json.dumps(said | {"repository": {"id": 1, "full_name": github_api.REPOSITORY}, "sender": ada}).encode()
         self.gate.post("/channels/github", self.api.signed("issue_comment", body), body)
 
@@ -196,14 +213,17 @@ class OnTheWeb:
         self.gate.post("/web/ada/messages", self.headers, json.dumps({"text": text}).encode())
 
     def approve(self) -> None:
-        [token] = [b["token"] for m in self._messages() for b in m.get("buttons", ()) if b["label"] == "Approve"]
+        tokens = [b["token"] for m in self._messages() for b in m.get("buttons", ()) if b["label"] == "Approve"]
+        if not tokens:
+            raise NotAskedError
+        [token] = tokens
         self.gate.post("/web/presses", self.headers, json.dumps({"token": token}).encode())
 
     def reads(self) -> list[str]:
         return [str(message["text"]) for message in self._messages()]
 
     def _messages(self) -> list[dict[str, Any]]:
-        request = urllib.request.Request(f"{self.gate.url}/web/ada/messages", headers=self.headers)  # noqa: S310
-        with urllib.request.urlopen(request, timeout=20) as response:  # noqa: S310
+        request = urllib.request.Request(f"{self.gate.url}/web/ada/messages", headers=self.headers)
+        with urllib.request.urlopen(request, timeout=20) as response:
             found: list[dict[str, Any]] = json.loads(response.read())["messages"]
         return found

@@ -196,6 +196,20 @@ def test_every_act_of_a_script_is_documented() -> None:
     assert acts <= documented
 
 
+@pytest.mark.spec("C1", "C2")
+def test_the_table_of_channels_says_what_each_can_do() -> None:
+    rows = re.findall(r"^\| (?:\[?)`(\w+)`[^|]* \|(.*)\|$", read("docs/channels/README.md"), re.M)
+    table = {name: [cell.strip() for cell in cells.split("|")] for name, cells in rows}
+    drivers = {name: driver for name, driver in Registry().channels.working.items() if name != "fake"}
+    assert set(table) == {*drivers, "agent"}
+    for name, driver in drivers.items():
+        can = driver.capabilities
+        flags = (can.buttons, can.edits, can.reactions, can.typing, can.files, can.direct_messages)
+        assert table[name][1:8] == [*("yes" if flag else "-" for flag in flags), str(can.max_text)]
+        assert (table[name][8].startswith("no: keys")) == can.idempotent
+        assert (table[name][8] == "no: it is asked") == (can.findable and not can.idempotent)
+
+
 def test_the_readme_names_commands_that_exist() -> None:
     targets = set(re.findall(r"^(\w+):", read("Makefile"), re.M))
     for document in ("README.md", "CONTRIBUTING.md"):
@@ -204,7 +218,7 @@ def test_the_readme_names_commands_that_exist() -> None:
 
 
 def test_documents_link_to_files_that_exist() -> None:
-    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/*.md")]
+    documents = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.md")]
     for document in documents:
         for link in re.findall(r"\]\(([^)#:]+)(?:#[\w-]*)?\)", document.read_text()):
             assert (document.parent / link).exists(), f"{document.name} links to {link}"

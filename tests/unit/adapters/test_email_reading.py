@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.channel_port import Destination, InboundMessage, OutboundMessage
-from adapters.channels import email_reading
-from adapters.channels.email_reading import AUTOMATIC, read_mail
-from adapters.channels.email_settings import ADDRESS_FORM, EmailSettings
-from adapters.channels.email_text import without_history
-from adapters.channels.email_writing import write_mail
+from adapters.channels.email import reading as email_reading
+from adapters.channels.email.reading import AUTOMATIC, read_mail
+from adapters.channels.email.settings import ADDRESS_FORM, EmailSettings
+from adapters.channels.email.text import without_history
+from adapters.channels.email.writing import write_mail
 from adapters.errors import MalformedError
 from tests.support.mail_server import complaint_about
 from workers.ingest import parse_incoming

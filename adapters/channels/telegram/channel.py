@@ -26,8 +26,8 @@ from adapters.channel_port import (
     Received,
 )
 from adapters.channels.base import PlainChannel
-from adapters.channels.telegram_api import VARIABLE, BotApi, keyboard, where, which
-from adapters.channels.telegram_updates import KINDS, Bot
+from adapters.channels.telegram.api import VARIABLE, BotApi, keyboard, where, which
+from adapters.channels.telegram.updates import KINDS, Bot
 from adapters.errors import ChannelError, DeliveryError, MalformedError, SignatureError
 from adapters.markup.telegram import Formatted, to_telegram, utf16_length
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from adapters.channels.email_settings import Server
-from adapters.channels.email_threads import cut_off
+from adapters.channels.email.settings import Server
+from adapters.channels.email.threads import cut_off
 from adapters.errors import DeliveryError
 
 TIMEOUT_SECONDS: Final = 30.0  # for each thing the server is asked

@@ -13,10 +13,10 @@ from email.policy import Compat32
 from typing import Any, Final
 
 from adapters.channel_port import InboundMessage
-from adapters.channels.email_identity import Author, Headers, author_of, decoded, plain_line
-from adapters.channels.email_imap import MAX_MAIL_BYTES
-from adapters.channels.email_settings import EmailSettings
-from adapters.channels.email_text import readable, without_history
+from adapters.channels.email.identity import Author, Headers, author_of, decoded, plain_line
+from adapters.channels.email.imap import MAX_MAIL_BYTES
+from adapters.channels.email.settings import EmailSettings
+from adapters.channels.email.text import readable, without_history
 from adapters.errors import MalformedError
 from adapters.tools.fetching import html_to_text
 

@@ -22,12 +22,12 @@ from adapters.channel_port import (
     Received,
 )
 from adapters.channels.base import PlainChannel
-from adapters.channels.email_imap import ImapMailbox, State, UnfetchableError, since_yesterday
-from adapters.channels.email_reading import AUTOMATIC, read_mail
-from adapters.channels.email_settings import ADDRESS, ADDRESS_FORM, MAX_ADDRESS, SMTP, EmailSettings
-from adapters.channels.email_smtp import SmtpSending
-from adapters.channels.email_threads import in_thread
-from adapters.channels.email_writing import message_id_of, write_mail
+from adapters.channels.email.imap import ImapMailbox, State, UnfetchableError, since_yesterday
+from adapters.channels.email.reading import AUTOMATIC, read_mail
+from adapters.channels.email.settings import ADDRESS, ADDRESS_FORM, MAX_ADDRESS, SMTP, EmailSettings
+from adapters.channels.email.smtp import SmtpSending
+from adapters.channels.email.threads import in_thread
+from adapters.channels.email.writing import message_id_of, write_mail
 from adapters.errors import ChannelError, DeliveryError
 from adapters.markup.plain import to_plain
 
@@ -101,7 +101,7 @@ class EmailChannel(PlainChannel):
                     messages = await _in_mailbox(mailbox, partial(self._read, mailbox, state, some))
                     if known:
                         at = _Cursor(state.uidvalidity, some[-1])
-                    elif start + BATCH >= 0:
+                    elif start + BATCH >= len(uids):
                         # Until all have been looked at again, whoever begins anew begins with the first.
                         at = now
                     yield Batch(Received(tuple(messages)), at.stored())

@@ -10,9 +10,9 @@ from email.utils import format_datetime
 from typing import Any, Final
 
 from adapters.channel_port import OutboundFile, OutboundMessage
-from adapters.channels.email_identity import plain_line
-from adapters.channels.email_reading import MAX_SUBJECT, message_id
-from adapters.channels.email_settings import EmailSettings
+from adapters.channels.email.identity import plain_line
+from adapters.channels.email.reading import MAX_SUBJECT, message_id
+from adapters.channels.email.settings import EmailSettings
 from adapters.errors import DeliveryError
 from adapters.markup.html import to_html
 from adapters.markup.plain import to_plain

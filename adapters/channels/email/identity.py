@@ -12,7 +12,7 @@ from email.header import decode_header, make_header
 from email.utils import getaddresses
 from typing import Final
 
-from adapters.channels.email_settings import ADDRESS_FORM, MAX_ADDRESS
+from adapters.channels.email.settings import ADDRESS_FORM, MAX_ADDRESS
 
 Headers = Sequence[tuple[str, str]]  # lower-case names; values unfolded, from the top
 

@@ -8,8 +8,8 @@ import ssl
 from contextlib import suppress
 from typing import Final
 
-from adapters.channels.email_settings import SMTP, Server
-from adapters.channels.email_threads import cut_off
+from adapters.channels.email.settings import SMTP, Server
+from adapters.channels.email.threads import cut_off
 from adapters.errors import DeliveryError
 
 TIMEOUT_SECONDS: Final = 25.0  # for each thing the server is asked

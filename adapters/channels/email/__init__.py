@@ -1,0 +1,3 @@
+from adapters.channels.email.channel import EmailChannel
+
+__all__ = ["EmailChannel"]

@@ -1,0 +1,3 @@
+from adapters.channels.telegram.channel import TelegramChannel
+
+__all__ = ["TelegramChannel"]
