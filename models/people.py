@@ -8,10 +8,8 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     String,
-    and_,
     delete,
     literal,
-    or_,
     select,
     text,
     union_all,
@@ -153,38 +151,6 @@ async def dms_of(conn: AsyncConnection, user_id: str) -> list[AnyRow]:
         .where(UserDm.user_id == user_id)
     )
     return list((await conn.execute(query)).all())
-
-
-async def is_admin(conn: AsyncConnection, user_id: str, agent_group_id: str) -> bool:
-    """Owner, global admin, or admin of this agent group."""
-    query = select(UserRole.id).where(
-        UserRole.user_id == user_id,
-        or_(UserRole.agent_group_id.is_(None), UserRole.agent_group_id == agent_group_id),
-    )
-    return bool((await conn.execute(select(query.exists()))).scalar_one())
-
-
-async def is_member(conn: AsyncConnection, user_id: str, agent_group_id: str) -> bool:
-    """Explicit membership, or implied: admins and owners are members."""
-    if await is_admin(conn, user_id, agent_group_id):
-        return True
-    query = select(AgentGroupMember.user_id).where(
-        AgentGroupMember.user_id == user_id, AgentGroupMember.agent_group_id == agent_group_id
-    )
-    return bool((await conn.execute(select(query.exists()))).scalar_one())
-
-
-async def approver_addresses(conn: AsyncConnection, agent_group_id: str) -> list[tuple[str, str]]:
-    """Where those who decide for an agent can be reached: its admins, else the global ones, else the owners."""
-    roles = (
-        UserRole.agent_group_id == agent_group_id,
-        and_(UserRole.role == "admin", UserRole.agent_group_id.is_(None)),
-        UserRole.role == "owner",
-    )
-    for role in roles:
-        if found := await _addresses(conn, role):
-            return found
-    return []
 
 
 async def owner_addresses(conn: AsyncConnection) -> list[tuple[str, str]]:

@@ -43,8 +43,8 @@ class Said:
 
 @dataclass
 class Pressed:
-    """What whoever pressed is told, and what to ring for after the commit. `said`: the door takes it in like any message
-    of that person's."""
+    """What whoever pressed is told, and what to ring for after the commit. `said`: the door takes it in like any other
+    message of that person's."""
 
     text: str
     wakes: list[tuple[str, str | None]] = field(default_factory=list)  # session, provider (None: the default one)

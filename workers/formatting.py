@@ -69,7 +69,8 @@ def _chat(message: Asked, notes: Sequence[str] | None) -> str:
     content = message.content
     author = content.get("author")
     sender = content.get("sender") or (author.get("name") if isinstance(author, dict) else None) or "someone"
-    head = f"<message id={_attribute(message.seq)} sender={_attribute(sender)} time={_attribute(_time(message))}>"
+    head = f"<message id={_attribute(message.seq)} sender={_attribute(sender)} time={_attribute(_time(message))}"
+    head += f" subject={_attribute(subject)}>" if isinstance(subject := content.get("subject"), str) else ">"
     attachments = content.get("attachments")
     lines = [escape(_clean(str(content.get("text") or "")))]
     if notes is not None:

@@ -153,7 +153,8 @@ class Media:
         if isinstance(given.get("reference"), str):
             return await self._fetch_from(channel_type, given["reference"])
         if not isinstance(given.get("url"), str):
-            raise WebError("it has neither an address nor data")
+            note = given.get("note")  # the channel's word why it did not bring it along
+            raise WebError(note[:200] if isinstance(note, str) else "it has neither an address nor data")
         fetched = await self._web.get(given["url"], max_bytes=MAX_BYTES, seconds=SECONDS)
         if fetched.status >= 400:
             raise WebError(f"the server answered {fetched.status}")

@@ -4,7 +4,7 @@ agent, a command, and whether its sender may speak to that agent. All in the tra
 Each message is dealt with once: what is answered here leaves a row under the message's own key."""
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,11 +20,9 @@ from workers.access import NEEDED, Act, Standing, standing_of, user_id_of
 from workers.admitting import Stranger
 from workers.cards import answer_by_text
 from workers.front_desk import has_said, key_of, say
+from workers.incoming import Incoming
 from workers.settings import Settings
 from workers.switchboard import Found
-
-if TYPE_CHECKING:
-    from workers.ingest import Incoming
 
 log = structlog.get_logger()
 
@@ -34,7 +32,7 @@ class Visit:
     """A message from outside and how it came. `trusted`: it is from a service of the operator's own. `key`: the same
     for every copy of the message."""
 
-    incoming: "Incoming"
+    incoming: Incoming
     is_direct: bool
     trusted: bool
     key: str
@@ -101,11 +99,11 @@ async def receive(
     if visit.trusted:
         standing = max(standing, Standing.MEMBER)
     raw = None
-    if found.route.wakes and incoming.kind in ("chat", "chat-sdk"):
+    if found.route.wakes and incoming.kind in ("chat", "chat-sdk") and visit.typed.lstrip().startswith("/"):
         provider = await provider_of(conn, found, settings)
         command = commands.command_in(visit.typed, provider, found.agent.config)
         if command is not None and not (standing == Standing.STRANGER and found.policy == switchboard.STRICT):
-            if False:
+            if standing < NEEDED[command.act]:
                 denial = commands.denial(command, found.agent.folder, standing)
                 return Handled("command", await _say(conn, visit, denial))
             done = await commands.perform(conn, registry, command, found.route, found.agent, provider)
@@ -238,5 +236,5 @@ async def _say(conn: AsyncConnection, visit: Visit, text: str) -> list[str]:
     return [said]
 
 
-def visit_key(incoming: "Incoming", row_id: str) -> str:
+def visit_key(incoming: Incoming, row_id: str) -> str:
     return key_of("heard", incoming.channel_type, incoming.platform_id, incoming.message_id or row_id)

@@ -16,13 +16,16 @@ class ReplyTo:
     platform_id: str
     thread_id: str | None
     sender_id: str | None
+    subject: str | None = None  # of a mail: its answer has the same
 
     @classmethod
     def to_last_of(cls, session_id: str, messages: Sequence[Any]) -> "ReplyTo":
         last = next((m for m in reversed(messages) if m.kind != "system"), messages[-1])
         # A task or webhook is answered in words, as a chat message.
         kind = last.kind if last.kind in ("chat", "chat-sdk") else "chat"
-        return cls(session_id, last.id, kind, last.channel_type, last.platform_id, last.thread_id, last.sender_id)
+        subject = last.content.get("subject")
+        place = (last.channel_type, last.platform_id, last.thread_id)
+        return cls(session_id, last.id, kind, *place, last.sender_id, subject if isinstance(subject, str) else None)
 
     def outbound(self, *, content: dict[str, Any], turn_id: str, key: str, kind: str | None = None) -> dict[str, Any]:
         """A row for messages_out, without its number. One key for all attempts to write or send it."""
@@ -36,5 +39,5 @@ class ReplyTo:
             "channel_type": self.channel_type,
             "platform_id": self.platform_id,
             "thread_id": self.thread_id,
-            "content": content,
+            "content": content if self.subject is None else {"subject": self.subject} | content,
         }

@@ -2,7 +2,6 @@
 of a message that names its agent."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -10,9 +9,7 @@ from models.base import AnyRow
 from models.engagements import followers
 from models.groups import ensure_messaging_group, find_agent_group, find_place, wirings_of
 from workers import routing
-
-if TYPE_CHECKING:
-    from workers.ingest import Incoming
+from workers.incoming import Incoming
 
 STRICT = "strict"
 
@@ -29,7 +26,7 @@ class Found:
     wired: int = 0
 
 
-async def find(conn: AsyncConnection, incoming: "Incoming") -> Found:
+async def find(conn: AsyncConnection, incoming: Incoming) -> Found:
     if incoming.agent_group is not None:
         return await _addressed(conn, incoming, incoming.agent_group)
     wirings = await wirings_of(conn, incoming.channel_type, incoming.platform_id)
@@ -49,7 +46,7 @@ async def find(conn: AsyncConnection, incoming: "Incoming") -> Found:
     return Found(decision.route, agent, policy, decision.considered, len(wirings))
 
 
-async def _addressed(conn: AsyncConnection, incoming: "Incoming", handle: str) -> Found:
+async def _addressed(conn: AsyncConnection, incoming: Incoming, handle: str) -> Found:
     agent = await find_agent_group(conn, handle)
     if agent is None or agent.folder.startswith("."):
         return Found()

@@ -77,13 +77,15 @@ class WebhookChannel(PlainChannel):
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "body"
             raise MalformedError(f"{where}: {first['msg']}") from None
+        name = request.headers[ENDPOINT_HEADER]
         message = InboundMessage(
-            platform_id=request.headers[ENDPOINT_HEADER],
+            platform_id=name,
             platform_message_id=body.id,
             thread_id=body.thread,
-            sender_id=body.sender,
+            sender_id=f"{name}/{body.sender}" if body.sender else None,  # each endpoint vouches for its own people only
             sender_name=body.sender,
             content={"text": body.text} | ({"attachments": body.attachments} if body.attachments else {}),
+            is_mention=True,  # whatever is sent here is meant for the agent
         )
         return Received((message,))
 

@@ -23,7 +23,7 @@ _MOST_EMPTY: Final = 0.5
 _EMPTY_LINES: Final = re.compile(r"(?:[ \t]*\n)*")
 _SPACE: Final = re.compile(r"[ \t]*")
 # At the beginning of a line this would be markup; where it stands it is not.
-_WOULD_BE_MARKUP: Final = re.compile(r"[-+*>#|]|\d{1,9}[.)]|```|~~~")
+_WOULD_BE_MARKUP: Final = re.compile(r"(?:[-+*]|#{1,6}|\d{1,9}[.)])(?:\s|\Z)|>|```|~~~|([-*_])(?:[ \t]*\1){2}")
 # What is ugly in two halves: links, code, what is bold or struck out.
 _WHOLES: Final = re.compile(
     r"!?\[[^\[\]\n]{0,500}\]\([^()\s]{0,2000}\)|(`+)[^`\n]+\1(?!`)|(\*\*|__|~~)(?=\S)[^\n]{1,500}?\2|\\[!-/:-@\[-`{-~]"

@@ -52,6 +52,7 @@ def gateway(
     """Run the HTTP gateway: platforms' webhooks, web chat, and the API for approvals and questions."""
     # Imported here: most commands do without, and it takes a while.
     from gateway.http.app import make_app
+    from gateway.http.channels import NOT_FOR_OUTSIDE
     from gateway.http.serving import listen_on, serve
 
     try:
@@ -61,7 +62,7 @@ def gateway(
 
     async def work(outpost: Outpost) -> None:
         working = outpost.registry.channels.working.items()
-        receiving = [channel for channel, driver in working if driver.receives]
+        receiving = [channel for channel, driver in working if driver.receives and channel not in NOT_FOR_OUTSIDE]
         log.info("gateway.listens", host=host, port=listener.getsockname()[1], channels=receiving)
         await serve(make_app(outpost, outpost.redis), listener)
 

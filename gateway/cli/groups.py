@@ -250,4 +250,6 @@ def _table(rows: list[AnyRow], default_provider: str) -> Table:
 
 
 async def _all_groups(conn: AsyncConnection) -> list[Any]:
-    return list((await conn.execute(select(AgentGroup.__table__).order_by(AgentGroup.folder))).all())
+    # Without the fleet's own, which begin with a dot and never run.
+    query = select(AgentGroup.__table__).where(~AgentGroup.folder.startswith(".")).order_by(AgentGroup.folder)
+    return list((await conn.execute(query)).all())

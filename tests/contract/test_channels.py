@@ -180,7 +180,7 @@ class WebhookHarness:
         self.channel = WebhookChannel({"crm": Endpoint(url=server.url, secret=SECRET)})
 
     def named(self, ours: str) -> str:
-        return ours
+        return f"crm/{ours}" if ours == "ada" else ours
 
     def press(self, label: str, sender: str) -> InboundRequest:
         raise NotImplementedError("a webhook has no buttons")

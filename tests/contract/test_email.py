@@ -664,8 +664,8 @@ async def test_a_forged_sender_is_nobody_known_and_robots_are_dropped(
 async def test_a_huge_mail_is_read_only_in_part(
     server: MailServer, channel: EmailChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.channels.email_imap.MAX_MAIL_BYTES", 2000)
-    monkeypatch.setattr("adapters.channels.email_reading.MAX_MAIL_BYTES", 2000)
+    monkeypatch.setattr("adapters.channels.email.imap.MAX_MAIL_BYTES", 2000)
+    monkeypatch.setattr("adapters.channels.email.reading.MAX_MAIL_BYTES", 2000)
     mail = EmailMessage()
     mail["From"], mail["Message-ID"] = ADA, "<m@example.com>"
     mail.set_content("see the small one")

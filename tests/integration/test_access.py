@@ -9,13 +9,23 @@ from sqlalchemy import insert, update
 from adapters.channel_port import InboundMessage
 from adapters.channels.fake import FakeChannel
 from adapters.registry import Drivers, Registry
-from models import AgentGroupMember, Approval, MessageIn, MessagingGroup, PendingQuestion, Session, User, Wiring
+from models import (
+    AgentGroup,
+    AgentGroupMember,
+    Approval,
+    MessageIn,
+    MessagingGroup,
+    PendingQuestion,
+    Session,
+    User,
+    Wiring,
+)
 from models.base import now
-from models.people import is_member
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.outside import CHANNEL, hear, make, reach, said_to, wire
-from workers.access import user_id_of
+from workers import reception
+from workers.access import Standing, standing_of, user_id_of
 from workers.admitting import MAX_WAITING, let_in
 from workers.approvals import decide
 from workers.ingest import RefusedError
@@ -226,6 +236,24 @@ async def test_whoever_becomes_somebody_otherwise_is_not_asked_about_any_more(as
     assert (await said_to(fleet))[-1] == "heard: hello"
 
 
+@pytest.mark.spec("C4")
+async def test_whoever_is_let_in_just_now_does_not_wait(asking: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decision fell between the look at the sender and the storing of the message: nobody would ring for it."""
+    [group] = [row.id for row in await asking.rows(AgentGroup) if row.folder == "demo"]
+    await make(asking, "eve", "member", group)
+    looks: list[str | None] = []
+
+    async def late(conn: Any, user_id: str | None, agent_group_id: str) -> Standing:
+        looks.append(user_id)
+        return Standing.STRANGER if len(looks) == 1 else await standing_of(conn, user_id, agent_group_id)
+
+    monkeypatch.setattr(reception, "standing_of", late)
+    accepted = await hear(asking, "hello")
+    assert (len(looks), accepted.wake_provider) == (2, "scripted")
+    assert [row.status for row in await asking.inbox()] == ["pending"]
+    assert await asking.rows(Approval) == []
+
+
 # --- public ------------------------------------------------------------------------------------------------------
 
 
@@ -239,7 +267,7 @@ async def test_in_a_public_place_strangers_are_heard_and_may_nothing_else(fleet:
     await hear(fleet, "/clear")
     assert (await said_to(fleet))[-1] == "/clear is for admins of demo. You are not known to it."
     assert len([row for row in await fleet.sessions() if row.agent_group_id == group]) == 1
-    assert not await fleet.db.read(lambda conn: is_member(conn, "fake:eve", group))
+    assert await fleet.db.read(lambda conn: standing_of(conn, "fake:eve", group)) == Standing.STRANGER
 
 
 @pytest.mark.spec("C5", "C7")

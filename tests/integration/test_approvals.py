@@ -1,49 +1,22 @@
 """Risky calls: nothing is run that nobody approved, nor anything but what was approved, nor twice, nor too late."""
 
-import asyncio
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 from sqlalchemy import update
 
 from adapters.registry import Drivers, Registry
-from adapters.tool_port import Tool, ToolContext
 from models import AgentGroup, Approval, Session, Step
 from models.base import new_id, now
 from models.consent import close_questions
 from models.groups import ensure_messaging_group
 from models.people import User, UserDm, UserRole
 from tests.integration.conftest import MakeFleet
+from tests.support.cards import SCRIPT, Launcher
 from tests.support.fleet import Fleet
 from workers import approvals
 from workers.approvals import Consent
 from workers.ingest import RefusedError
-
-
-class Target(BaseModel):
-    what: str = "prod"
-
-
-class Launcher:
-    """A risky tool, and what it has done."""
-
-    def __init__(self) -> None:
-        self.done: list[str] = []
-        self.dies = 0
-
-    def tool(self, **flags: Any) -> Tool[Target]:
-        return Tool("launch", "Launches.", Target, self._launch, **({"risky": True} | flags))
-
-    async def _launch(self, arguments: Target, context: ToolContext) -> str:
-        self.done.append(arguments.what)
-        if self.dies:
-            self.dies -= 1
-            raise asyncio.CancelledError  # as if the worker went away in the middle
-        return f"launched {arguments.what}"
-
-
-SCRIPT = "- play: [{tool: launch, with: {what: prod}}, {answer: 'so: {result}'}]"
 
 
 @pytest.fixture
@@ -125,6 +98,17 @@ async def test_the_first_decision_stands(fleet: Fleet, launcher: Launcher) -> No
         await decide(fleet, approval.id)
     await answer(fleet)
     assert launcher.done == []
+
+
+@pytest.mark.spec("C6")
+async def test_what_cannot_be_decided(fleet: Fleet) -> None:
+    approval = await ask(fleet)
+    with pytest.raises(RefusedError, match="there is no approval 'nothing'"):
+        await decide(fleet, "nothing")
+    with pytest.raises(RefusedError, match="an amount is for a budget"):
+        await approvals.decide(fleet.db, approval.id, approve=True, usd=3.0)
+    [approval] = await fleet.rows(Approval)
+    assert approval.status == "pending"
 
 
 @pytest.mark.spec("C6")

@@ -12,6 +12,7 @@ from models.base import now
 from models.groups import ensure_messaging_group
 from models.people import User, UserDm
 from tests.integration.conftest import MakeFleet
+from tests.support.cards import cards_of, press
 from tests.support.fleet import Fleet
 from tests.support.model_api import ModelApi, hang, reply, rule, script
 from tests.support.model_api import Usage as Used
@@ -79,6 +80,23 @@ async def test_at_the_limit_the_turn_parks_and_a_yes_lets_it_go_on(fleet: Fleet,
     await fleet.send("third")
     await fleet.settle_down()
     assert len(await fleet.rows(Approval)) == 2, "reached again, asked again"
+
+
+@pytest.mark.spec("P21", "C6")
+async def test_a_raise_is_decided_on_its_card(fleet: Fleet, api: ModelApi) -> None:
+    await _admin(fleet, await _group(fleet, daily_usd=1.0))
+    for text in ("first", "second"):
+        accepted = await fleet.send(text)
+        await fleet.answer_wakes()
+    [approval] = await fleet.rows(Approval)
+    [card] = await cards_of(fleet, approval.id)
+    assert (card.platform_id, card.user_id) == ("the admin's chat", "fake:boss")
+    assert "you may not decide this" in (await press(fleet, card, "somebody")).text
+    pressed = await press(fleet, card, "boss")
+    assert pressed.text.startswith("$1.00 more for ")
+    assert pressed.wakes == [(accepted.session_id, "anthropic")]
+    assert await fleet.wake(accepted.session_id, "anthropic") == "completed"
+    assert len(pressed.deliveries) == 1, "its card says who gave it"
 
 
 @pytest.mark.spec("P21")

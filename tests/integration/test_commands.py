@@ -21,6 +21,7 @@ from models.base import now
 from models.fleet import report_alive
 from tests.support.fake_programs import fake_program
 from tests.support.fleet import Fleet
+from workers.requests import hash_of
 
 ASKS = """
 - play:
@@ -226,13 +227,14 @@ async def test_an_approval_is_listed_and_decided_once(cli: Cli, fleet: Fleet) ->
     group = await fleet.add_group()
     sent = await fleet.send("hello")
     await fleet.settle_down()
+    payload = {"agent_group_id": group, "user_id": "", "day": "2026-01-01", "usd": 1.0}
     values = {
         "session_id": sent.session_id,
         "category": "budget",
         "summary": "the daily budget of demo ($1.00) is spent; allow $1.00 more today?",
         "risk": "medium",
-        "payload": {"agent_group_id": group, "user_id": "", "day": "2026-01-01", "usd": 1.0},
-        "payload_hash": "x",
+        "payload": payload,
+        "payload_hash": hash_of(payload),
         "expires_at": now(3600),
     }
     await fleet.execute(insert(Approval).values(**values))

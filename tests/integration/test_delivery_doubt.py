@@ -152,6 +152,17 @@ async def test_only_the_part_that_was_being_sent_is_in_doubt(make_fleet: MakeFle
     assert platform.texts == ["one two", "three", "four five"]
 
 
+async def test_who_is_told_hears_how_much_arrived(make_fleet: MakeFleet) -> None:
+    platform = Platform(idempotent=False, deaf=True, max_text=9)
+    outgoing = await opened(make_fleet, platform)
+    platform.fail_at = {"101#3": LOST}
+    row = await outgoing.send({"text": "one two three four five"})
+    assert (row.status, row.error) == ("unknown", "connection lost (2 of its parts arrived)")
+    platform.fail_at = {"102#2": DeliveryError("the chat is gone", retryable=False)}
+    row = await outgoing.send({"text": "one two three four five"})
+    assert (row.status, row.error) == ("failed", "the chat is gone (1 of its parts arrived)")
+
+
 async def test_a_doubtful_edit_is_simply_made_again(make_fleet: MakeFleet) -> None:
     class Forgetful(Platform):
         edits = 0

@@ -299,6 +299,19 @@ async def test_a_webhook_is_told_the_ids_of_its_message(gateway: Gateway) -> Non
     assert (again.status_code, again.json()) == (202, first.json() | {"duplicate": True})
 
 
+@pytest.mark.spec("C2", "C4")
+async def test_an_endpoint_has_the_agent_its_operator_named(make_fleet: MakeFleet, tmp_path: Path) -> None:
+    fleet = await make_fleet(registry_with(tmp_path, agent="demo"))
+    await fleet.add_group(script="You said: {texts}")
+    asked = [("m1", None, "anybody"), ("m2", None, None), ("m3", "t1", None)]
+    async with gateway_to(fleet) as gateway, answering(fleet):
+        for name, thread, sender in asked:
+            answer = await gateway.webhook("wait=30", id=name, thread=thread, sender=sender)
+            assert answer.status_code == 200, answer.text
+            assert answer.json()["messages"][0]["text"] == "You said: hello"
+    assert sorted(session.thread_id for session in await fleet.sessions()) == ["", "t1"]
+
+
 @pytest.mark.spec("C2")
 @ONE_DATABASE
 async def test_a_webhook_is_told_why_it_was_refused(gateway: Gateway) -> None:

@@ -72,8 +72,8 @@ async def test_tokens_that_cannot_be_made_are_refused(
 async def test_doctor_says_of_each_channel_who_hears_it(make_fleet: MakeFleet, tmp_path: Path) -> None:
     fleet = await make_fleet()
     webhook = WebhookChannel({"crm": Endpoint(secret="s")})
-    channels_here = {"feed": Feed(tmp_path), "webhook": webhook, "off": WebhookChannel({})}
-    registry = Registry(SCRIPTED, Drivers[Channel]("channel", channels_here))
+    channels_here: dict[str, Channel] = {"feed": Feed(tmp_path), "webhook": webhook, "off": WebhookChannel({})}
+    registry = Registry(SCRIPTED, Drivers("channel", channels_here))
 
     async def channels() -> dict[str, Check]:
         found = [check async for check in examine(fleet.runtime.settings, registry)]

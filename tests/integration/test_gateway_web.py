@@ -19,9 +19,9 @@ from models.base import new_id, now
 from models.rooms import Cursor
 from models.tokens import new_token
 from tests.integration.conftest import MakeFleet
-from tests.integration.test_approvals import SCRIPT as LAUNCH
-from tests.integration.test_approvals import Launcher
 from tests.integration.test_commands import ASKS
+from tests.support.cards import SCRIPT as LAUNCH
+from tests.support.cards import Launcher
 from tests.support.open_gateway import Gateway, answering, gateway_to, registry_with, wire
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

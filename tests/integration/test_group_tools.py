@@ -1,6 +1,7 @@
 """register_agent_group: an owner's or a global admin's wish, approved by a person, all of it or nothing."""
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -68,7 +69,7 @@ async def test_an_agent_is_made_and_listens(fleet: Fleet) -> None:
     assert wiring.session_mode == "per-thread"
 
     heard = {"agent_group": None, "channel_type": "fake", "platform_id": "garden", "thread_id": "t1"}
-    accepted = await fleet.send("plants need water", **heard)
+    accepted = await fleet.send("plants need water", is_mention=True, **heard)
     await fleet.settle_down()
     assert await answer_to(fleet, accepted.message_id) == "You said: plants need water"
 
@@ -183,6 +184,7 @@ async def _register(fleet: Fleet, place: str) -> str:
 
     class Olga:
         people = ("local:olga",)
+        turn = SimpleNamespace(agent_group_id="that of the agent who asks")
         registry = fleet.runtime.registry
 
     action = RegisterAgentGroup("The Gardener", "gardener", Place("fake", place))

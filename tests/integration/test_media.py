@@ -169,6 +169,7 @@ async def test_a_provider_that_cannot_see_is_told_where_it_lies(fleet: Fleet, we
         ({"url": 7}, "neither an address nor data"),
         ({"data": "not base64!"}, "its data is not base64"),
         ({}, "neither an address nor data"),
+        ({"note": "too large"}, "too large"),
     ],
 )
 @pytest.mark.parametrize("database_kind", ["sqlite"])  # it is about files

@@ -26,8 +26,8 @@ from models import (
 from models.base import new_id, now
 from models.database import database_clock, database_url
 from models.errors import DatabaseDownError, SchemaError
-from models.people import is_admin, is_member
 from tests.support.fleet import Fleet
+from workers.access import Standing, standing_of
 
 
 @pytest.mark.spec("D4")
@@ -55,7 +55,13 @@ async def test_admins_and_owners_are_members(fleet: Fleet) -> None:
     async def table(conn: Any) -> dict[str, tuple[bool, ...]]:
         users = ("owner", "admin", "scoped", "guest", "stranger")
         return {
-            name: tuple([await check(conn, f"fake:{name}", g) for check in (is_admin, is_member) for g in (one, two)])
+            name: tuple(
+                [
+                    await standing_of(conn, f"fake:{name}", group) >= least
+                    for least in (Standing.ADMIN, Standing.MEMBER)
+                    for group in (one, two)
+                ]
+            )
             for name in users
         }
 

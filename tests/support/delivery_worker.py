@@ -1,10 +1,13 @@
 """Senders to be killed: a process that has everything imported and forks for each message it is told to send.
 
 A fork costs milliseconds, a new Python more than a second. Whenever it forks it has no thread and no event loop. It is
-told the ids of messages, one a line, and says the pid of each sender, and later how that ended."""
+told the ids of messages, one a line, and says the pid of each sender, and later how that ended. The first message it
+sends itself: what that loads and compiles, the forks find done."""
 
 import asyncio
 import ctypes
+import functools
+import gc
 import json
 import os
 import select
@@ -16,6 +19,7 @@ from typing import Any
 
 import structlog
 
+import models.database
 from adapters.channels.telegram import TelegramChannel
 from adapters.channels.webhook import WebhookChannel
 from adapters.registry import Drivers, Registry
@@ -34,12 +38,14 @@ class UnlimitedTelegram(TelegramChannel):
 def channels() -> Registry:
     """The real drivers, set up by the environment as ever."""
     made: dict[str, Any] = {"webhook": WebhookChannel(), "telegram": UnlimitedTelegram()}
-    return Registry(channels=Drivers("channel", made))
+    return Registry(Drivers("provider", {}), Drivers("channel", made), Drivers("tool", {}))
 
 
 async def send(where: dict[str, str], message_id: str) -> None:
     settings = fleet_settings(where["database_url"], where["redis_url"], Path(where["folder"]))
-    await delivery.send(Runtime(settings, HeldBells(), channels(), Node("sender")), message_id)
+    runtime = Runtime(settings, HeldBells(), channels(), Node("sender"))
+    await delivery.send(runtime, message_id)
+    await runtime.close()
 
 
 def _child(where: dict[str, str], message_id: str) -> None:
@@ -60,6 +66,11 @@ def main() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     where = json.loads(sys.argv[1])
+    # An engine has compiled its statements after the first message, and no connections.
+    models.database._make_engine = functools.cache(models.database._make_engine)
+    asyncio.run(send(where, where["first"]))
+    gc.collect()
+    gc.freeze()
     asking = open(0, "rb", buffering=0)  # noqa: SIM115 - a line that waits in a buffer is not seen by poll
     poll = select.poll()
     poll.register(0, select.POLLIN)

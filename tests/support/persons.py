@@ -183,7 +183,7 @@ class OnEmail:
 class OnWebhook:
     """A service that lets Ada's people talk to the agent."""
 
-    user = "webhook:ada"
+    user = "webhook:crm/ada"
     place = ("webhook", "crm")
 
     def __init__(self, server: WebhookServer, gate: Gate, secret: str) -> None:

@@ -99,9 +99,10 @@ class Found:
                 yield f"session {row.id} is {row.lease_owner}'s, or rests until {row.resume_after}"
 
     def _sent(self) -> Iterator[str]:
-        """Each row once, under its own key, and nothing besides."""
+        """Each row once, under its own key, and nothing besides; what changes a card shows no message of its own."""
         keys = Counter(one["key"] for one in self.shown)
-        if keys != Counter(row.idempotency_key for row in self.outbox if row.channel_type == CHANNEL):
+        sent = [row for row in self.outbox if row.channel_type == CHANNEL and "operation" not in row.content]
+        if keys != Counter(row.idempotency_key for row in sent):
             yield f"{len(self.shown)} messages were shown: {[one['text'] for one in self.shown]}"
         files = [(one["place"], one["text"], one["files"]) for one in self.shown if one["files"]]
         if files != [(ROOM, WITH_FILE, {FILE: REPORT})]:
@@ -117,6 +118,9 @@ class Found:
         owner = [one["text"] for one in self.shown if one["place"] == OWNER]
         if len(owner) != 1 or not owner[0].startswith(ASKS_OWNER):
             yield f"the owner was told {owner}"
+        changed = [row.content["text"] for row in self.outbox if "operation" in row.content]
+        if len(changed) != 1 or not changed[0].startswith(f"Approved by {OWNER} at "):
+            yield f"the owner's card became {changed}"
         answered = " ".join(one["text"].removeprefix(HEARD) for one in self.shown if _is_answer(one))
         if answered not in (f"{WAITS} {ADVICE}", f"{ADVICE} {WAITS}"):
             yield f"what waited was answered by {answered!r}"

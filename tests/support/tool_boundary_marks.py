@@ -26,7 +26,7 @@ def never_left_out() -> set[str]:
     """These, and what makes an effect out of what they wrote: the file's delivery, the two ways between the agents, the
     decision, the end of the turn."""
     file = {BEFORE_DELIVERY + WITH_FILE, AFTER_DELIVERY + WITH_FILE, HALF_COPIED}
-    return around_tools() | file | _around(["_claim", "_delivered", "_to_agent", "_to_agent #2", "decide", RESET])
+    return around_tools() | file | _around(["_claim", "delivered", "_to_agent", "_to_agent #2", "decide", RESET])
 
 
 def _around(commits: Iterable[str]) -> set[str]:

@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.policy import Policy
 from adapters.registry import Registry
-from models.people import is_admin
+from workers.access import Standing, standing_of, user_id_of
 from workers.agents import hops_of
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
@@ -32,7 +32,7 @@ class Caller:
     def people(self) -> tuple[str | None, ...]:
         """All whose messages this turn answers, as user ids; None: one that nobody stands for."""
         senders = [
-            f"{row.channel_type}:{row.sender_id}" if row.sender_id else None
+            user_id_of(row.channel_type, row.sender_id) if row.sender_id else None
             for row in self.turn.messages
             if row.kind != "system"
         ]
@@ -50,7 +50,7 @@ class Caller:
         if not people:
             return False
         for person in people:
-            if person is None or not await is_admin(conn, person, group):
+            if await standing_of(conn, person, group) < Standing.ADMIN:
                 return False
         return True
 

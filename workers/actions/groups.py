@@ -3,15 +3,14 @@ decides between two who make it at once."""
 
 from typing import Final
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.actions import RegisterAgentGroup
 from adapters.errors import AdapterError, ToolError
 from models.base import new_id
 from models.groups import AgentGroup, Wiring, ensure_messaging_group, find_agent_group, wirings_of
-from models.people import UserRole
 from models.upsert import insert_ignoring
+from workers.access import Act, may
 from workers.actions.caller import Caller, Performed
 from workers.system_prompt import GLOBAL_FOLDER, MAIN_FOLDER
 
@@ -62,8 +61,7 @@ def _taken(folder: str) -> str:
 async def _check_people(conn: AsyncConnection, caller: Caller) -> None:
     """An admin of one agent decides about that one. A new agent is a matter of those who decide about all."""
     for person in caller.people or (None,):
-        role = select(UserRole.id).where(UserRole.user_id == person, UserRole.agent_group_id.is_(None))
-        if person is None or not (await conn.execute(select(role.exists()))).scalar_one():
+        if not await may(conn, person, caller.turn.agent_group_id, Act.REGISTER_AGENT):
             raise ToolError(
                 "only owners and global admins may make agents, and not everybody you are answering is one. "
                 "Nothing was made"

@@ -60,7 +60,7 @@ async def failed(runtime: Runtime, row: AnyRow, channel: Channel, handing: Handi
     if error.may_have_arrived and not handing.repeatable:
         progress = progress.doubting(handing.began)
         if not may_be_resolved(channel, runtime.settings):
-            return await give_up(runtime, row, ErrorClass.TRANSPORT, why, status="unknown")
+            return await give_up(runtime, row, ErrorClass.TRANSPORT, why + progress.words(), status="unknown")
     if error.retry_after is not None:
         await runtime.rates.pause(row.channel_type, row.platform_id, channel.capabilities, error.retry_after)
     delay = runtime.backoff.delay(row.attempts, error.retry_after) if error.retryable else None
@@ -68,7 +68,8 @@ async def failed(runtime: Runtime, row: AnyRow, channel: Channel, handing: Handi
         error_class = ErrorClass.TRANSPORT if error.retryable else ErrorClass.INVALID_REQUEST
         # A try before this one may have arrived.
         in_doubt = progress.doubt_since is not None
-        return await give_up(runtime, row, error_class, why, status="unknown" if in_doubt else "failed")
+        status: Literal["failed", "unknown"] = "unknown" if in_doubt else "failed"
+        return await give_up(runtime, row, error_class, why + progress.words(), status=status)
     log.warning("delivery.retry", message=row.id, channel=row.channel_type, error=why, retry_in=delay)
     changes = {"status": "pending", "error": why, "error_class": ErrorClass.TRANSPORT, "receipt": progress.receipt()}
     await runtime.db.transact(

@@ -25,6 +25,10 @@ class Progress:
             stored["doubt_since"] = self.doubt_since.isoformat()
         return stored or None
 
+    def words(self) -> str:
+        """For whoever is told that the rest was given up."""
+        return f" ({len(self.parts)} of its parts arrived)" if self.parts else ""
+
     def doubting(self, since: datetime) -> "Progress":
         return replace(self, doubt_since=self.doubt_since or since)
 

@@ -65,7 +65,7 @@ async def _send_claimed(runtime: Runtime, row: AnyRow, may_go_there: bool) -> st
         return None
     except UndecidedError as error:
         error_class = ErrorClass.WORKER_LOST if row.error is None else ErrorClass.TRANSPORT
-        return await give_up(runtime, row, error_class, str(error), status="unknown")
+        return await give_up(runtime, row, error_class, f"{error}{handing.progress.words()}", status="unknown")
     except TakenAwayError:
         log.warning("delivery.taken_away", message=row.id, channel=row.channel_type)
         return None

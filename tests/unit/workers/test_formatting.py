@@ -216,3 +216,9 @@ def test_nothing_gives_nothing() -> None:
 )
 def test_rules_and_scripts_see_the_plain_text(kind: str, content: dict[str, Any], expected: str) -> None:
     assert plain_text(Row(1, kind, content)) == expected
+
+
+@pytest.mark.spec("M5", "C2")
+def test_the_subject_of_a_mail_is_shown_with_it() -> None:
+    mail = Row(1, "chat", {"text": "see subject", "sender": "Ada", "subject": 'about "tea" & <more>'})
+    assert "subject='about \"tea\" &amp; &lt;more&gt;'>see subject</message>" in format_prompt([mail])
