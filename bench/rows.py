@@ -11,7 +11,7 @@ from adapters.registry import Registry
 from models import AgentGroup, MessageIn, MessageOut, MessagingGroup, Session, Turn
 from models.base import new_id
 from models.database import Database
-from workers.ingest import accept, parse_incoming
+from workers.intake.ingest import accept, parse_incoming
 from workers.settings import load_settings
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from celery.exceptions import Reject
 
 from models.errors import StoreError
 from workers.app import Call, coroutine_task
-from workers.ingest import Accepted, RefusedError, accept, parse_incoming, record_rejection, row_id_of
+from workers.intake.ingest import Accepted, RefusedError, accept, parse_incoming, record_rejection, row_id_of
 
 log = structlog.get_logger()
 

@@ -16,11 +16,11 @@ from models.consent import find_approval
 from models.database import Database
 from models.sessions import Session, end_rest
 from models.turns import Turn
-from workers.approvers import resolve_approvers
+from workers.consent.approvers import resolve_approvers
+from workers.consent.requests import Place, Request, put_request
 from workers.journal import Journal
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
-from workers.requests import Place, Request, put_request
 
 CATEGORY = "budget"
 # How soon to look again when the money is not spent, only held.

@@ -49,7 +49,7 @@ def format_prompt(messages: Sequence[Asked], notes: Mapping[int, Sequence[str]] 
 
 
 def is_raw(messages: Sequence[Asked]) -> bool:
-    """Whether this is a command to the agent's program (`workers/commands.py`), and nothing else."""
+    """Whether this is a command to the agent's program (`workers/intake/commands.py`), and nothing else."""
     return len(messages) == 1 and messages[0].content.get("raw") is True
 
 

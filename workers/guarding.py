@@ -18,7 +18,7 @@ from models.consent import find_approval
 from models.database import Database
 from models.turns import Step, count_steps, find_step, finish_step
 from models.upsert import insert_ignoring
-from workers.approvals import Consent, Wish
+from workers.consent.approvals import Consent, Wish
 from workers.journal import Journal
 
 KEY: Final = "intent:"

@@ -8,7 +8,7 @@ from adapters.registry import AnyProvider
 from adapters.station import ProgramProvider
 from adapters.workspace import Workspace
 from workers.actions.caller import Caller
-from workers.approvals import Consent
+from workers.consent.approvals import Consent
 from workers.journal import Journal
 from workers.opening import OpenedTurn
 from workers.programs import OWN_TOOLS

@@ -33,10 +33,10 @@ from models.turns import Step, count_steps, find_step, finish_step
 from models.upsert import insert_ignoring
 from workers.actions.caller import Caller, Performed
 from workers.actions.table import numbers_for, perform
-from workers.approvals import Consent
 from workers.bells import Bells
+from workers.consent.approvals import Consent
+from workers.consent.questions import ask, question_content
 from workers.journal import Journal
-from workers.questions import ask, question_content
 from workers.watchdog import Watchdog
 
 log = structlog.get_logger()

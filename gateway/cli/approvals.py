@@ -16,7 +16,7 @@ from models.consent import Approval
 from models.groups import AgentGroup
 from models.lookup import short
 from models.sessions import Session
-from workers.approvals import decide
+from workers.consent.approvals import decide
 
 _RISKS = {"low": "low", "medium": "[yellow]medium[/yellow]", "high": "[red]high[/red]"}
 

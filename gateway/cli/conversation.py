@@ -25,7 +25,7 @@ from models.base import AnyRow, new_id
 from models.consent import open_question
 from models.lookup import short
 from workers.events import Follower
-from workers.ingest import Accepted, accept, parse_incoming
+from workers.intake.ingest import Accepted, accept, parse_incoming
 
 HISTORY = 6
 ENDS = ("completed", "failed", "cancelled", "parked")

@@ -20,7 +20,7 @@ from models import schema
 from models.database import Database
 from models.errors import DatabaseDownError, StoreError
 from workers.bells import Bells
-from workers.ingest import RefusedError
+from workers.intake.ingest import RefusedError
 from workers.logs import configure_logs
 from workers.settings import Settings, SettingsError, load_settings, require_broker
 

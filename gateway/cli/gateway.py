@@ -24,11 +24,11 @@ from models.people import AgentGroupMember, User, UserDm
 from models.rooms import WEB, is_user
 from models.tokens import list_tokens, new_token, put_token, revoke_token
 from models.upsert import insert_ignoring
-from workers.access import user_id_of
-from workers.listening import listen_to_all, listening_channels
+from workers.intake.access import user_id_of
+from workers.intake.listening import listen_to_all, listening_channels
+from workers.intake.outpost import Outpost
+from workers.intake.refusals import RefusedError
 from workers.logs import configure_logs
-from workers.outpost import Outpost
-from workers.refusals import RefusedError
 from workers.runtime import Node
 from workers.settings import SettingsError, load_settings, require_broker
 

@@ -5,7 +5,7 @@ from gateway.keys import missing_key
 from models.fleet import living_processes
 from models.sessions import find_session
 from workers.bells import agent_queue
-from workers.ingest import Accepted
+from workers.intake.ingest import Accepted
 
 
 async def listeners(desk: Desk, provider: str) -> list[str]:

@@ -11,8 +11,8 @@ from gateway.cli.desk import Desk, out, print_json, run, shown
 from gateway.cli.people import BY, print_code
 from models.groups import MessagingGroup, ensure_messaging_group
 from models.people import UserDm, UserRole, grant, remember_dm, remember_user
-from workers.access import user_id_of
-from workers.admitting import let_in
+from workers.intake.access import user_id_of
+from workers.intake.admitting import let_in
 
 owners = typer.Typer(
     help="Owners: who may do everything, and is told when a message is given up.", no_args_is_help=True

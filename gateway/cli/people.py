@@ -12,10 +12,10 @@ from gateway.cli.desk import Desk, fail, out, print_json, run, shown
 from gateway.cli.figures import ago
 from models.groups import find_agent_group
 from models.people import dms_of, find_user, grant, remember_user, standings, withdraw
-from workers.access import MAX_ID
-from workers.admitting import Decided, let_in
-from workers.pairing import invite as put_code
-from workers.pairing import new_code
+from workers.intake.access import MAX_ID
+from workers.intake.admitting import Decided, let_in
+from workers.intake.pairing import invite as put_code
+from workers.intake.pairing import new_code
 
 Role = Literal["owner", "admin", "member"]
 BY = "cli"

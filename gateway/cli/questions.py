@@ -16,7 +16,7 @@ from models.consent import PendingQuestion
 from models.groups import AgentGroup
 from models.lookup import short
 from models.sessions import Session
-from workers.questions import give_answer
+from workers.consent.questions import give_answer
 
 BY = "cli"
 

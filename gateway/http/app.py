@@ -17,7 +17,7 @@ from gateway.http.entrance import BodyLimit, explain_errors
 from gateway.http.stirrings import Stirrings
 from gateway.http.web import web_routes
 from models.errors import StoreError
-from workers.doors import House
+from workers.intake.doors import House
 
 
 def make_app(house: House, client: redis.asyncio.Redis) -> FastAPI:

@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models.groups import find_agent_group, wirings_of
 from models.rooms import WEB, is_user
 from models.tokens import user_of_token
-from workers.access import Act, may, user_id_of
-from workers.doors import House
-from workers.front_desk import FOLDER as FRONT_DESK
+from workers.intake.access import Act, may, user_id_of
+from workers.intake.doors import House
+from workers.intake.front_desk import FOLDER as FRONT_DESK
 
 _SCHEME: Final = "bearer "
 NO_SUCH_CHAT: Final = "there is no such chat, or it is not one of yours"

@@ -14,7 +14,7 @@ from adapters.channel_port import Channel, InboundRequest, Received
 from adapters.errors import AdapterError, MalformedError, SignatureError
 from gateway.http.stirrings import Stirrings
 from gateway.http.waiting import answer, asked_to_wait
-from workers.doors import House, TakenIn, take_in
+from workers.intake.doors import House, TakenIn, take_in
 
 log = structlog.get_logger()
 

@@ -15,7 +15,7 @@ from models.answers import Fate, fate_of
 from models.base import AnyRow
 from models.database import Database
 from workers.events import LOOK_AGAIN_SECONDS
-from workers.ingest import Accepted
+from workers.intake.ingest import Accepted
 
 LONGEST_SECONDS: Final = 60
 _WAIT: Final = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})", re.IGNORECASE)

@@ -20,7 +20,7 @@ from gateway.http.stirrings import Stirrings
 from models.base import AnyRow, new_id
 from models.rooms import LIMIT, WEB, Cursor, find_said, room_sessions, said_in_room
 from models.tokens import user_of_token
-from workers.doors import House, take_in
+from workers.intake.doors import House, take_in
 
 _PRINTABLE: Final = r"^[^\x00-\x1f/]+$"
 Chat = Annotated[str, InPath(max_length=255, pattern=_PRINTABLE)]

@@ -7,7 +7,7 @@ import sys
 
 from adapters.registry import Registry
 from models.database import Database
-from workers.ingest import Accepted, accept, parse_incoming
+from workers.intake.ingest import Accepted, accept, parse_incoming
 from workers.settings import Settings
 
 GROUP, CHAT = "demo", "plaza"

@@ -24,11 +24,11 @@ from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.outside import CHANNEL, hear, make, reach, said_to, wire
-from workers import reception
-from workers.access import Standing, standing_of, user_id_of
-from workers.admitting import MAX_WAITING, let_in
-from workers.approvals import decide
-from workers.ingest import RefusedError
+from workers.consent.approvals import decide
+from workers.intake import reception
+from workers.intake.access import Standing, standing_of, user_id_of
+from workers.intake.admitting import MAX_WAITING, let_in
+from workers.intake.ingest import RefusedError
 
 
 async def ring(fleet: Fleet, decided: Any) -> None:

@@ -14,9 +14,9 @@ from models.people import User, UserDm, UserRole
 from tests.integration.conftest import MakeFleet
 from tests.support.cards import SCRIPT, Launcher
 from tests.support.fleet import Fleet
-from workers import approvals
-from workers.approvals import Consent
-from workers.ingest import RefusedError
+from workers.consent import approvals
+from workers.consent.approvals import Consent
+from workers.intake.ingest import RefusedError
 
 
 @pytest.fixture

@@ -13,10 +13,10 @@ from models.consent import close_questions
 from tests.integration.conftest import MakeFleet
 from tests.support.cards import DENY, SCRIPT, Launcher, Platform, appoint, ask, cards_of, press, ring
 from tests.support.fleet import Fleet
-from workers import approvals, approvers
-from workers.approvers import cached_approvers, resolve_approvers
-from workers.cards import Pressed, answer_by_text
-from workers.requests import hash_of
+from workers.consent import approvals, approvers
+from workers.consent.approvers import cached_approvers, resolve_approvers
+from workers.consent.cards import Pressed, answer_by_text
+from workers.consent.requests import hash_of
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"])
 

@@ -16,8 +16,8 @@ from tests.support.cards import cards_of, press
 from tests.support.fleet import Fleet
 from tests.support.model_api import ModelApi, hang, reply, rule, script
 from tests.support.model_api import Usage as Used
-from workers.approvals import decide
-from workers.ingest import RefusedError
+from workers.consent.approvals import decide
+from workers.intake.ingest import RefusedError
 
 # One dollar per call: a million tokens in, at the price the group's options name.
 CALL = reply("done", usage=Used(input=1_000_000, output=0, cache_read=0, cache_write=0))

@@ -9,8 +9,8 @@ from models import AgentGroupMember, Card
 from tests.integration.conftest import MakeFleet
 from tests.support.cards import Launcher, Platform, appoint, press
 from tests.support.fleet import Fleet
-from workers.doors import finish_telling, take_in
-from workers.offers import offer_of
+from workers.consent.offers import offer_of
+from workers.intake.doors import finish_telling, take_in
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"])
 OFFERING = """

@@ -28,9 +28,9 @@ from tests.support.model_api import Call, ModelApi, hang, refuse, reply, rule, s
 from tests.support.program_checks import LINGER_COMMAND, LINGERS
 from tests.support.programs import Cli, ProgramHarness, living, living_in, require
 from tests.support.servers import private_folder, wait_until
-from workers.approvals import decide
+from workers.consent.approvals import decide
+from workers.consent.questions import give_answer
 from workers.loop import Job, Stop, StoppedError
-from workers.questions import give_answer
 
 pytestmark = [pytest.mark.spec("P5", "P6", "F9", "F10"), pytest.mark.parametrize("database_kind", ["sqlite"])]
 

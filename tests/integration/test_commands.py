@@ -21,7 +21,7 @@ from models.base import now
 from models.fleet import report_alive
 from tests.support.fake_programs import fake_program
 from tests.support.fleet import Fleet
-from workers.requests import hash_of
+from workers.consent.requests import hash_of
 
 ASKS = """
 - play:

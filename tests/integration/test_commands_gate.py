@@ -15,9 +15,9 @@ from tests.support.api_fleet import model_api
 from tests.support.fleet import Fleet
 from tests.support.model_api import rule, script
 from tests.support.outside import hear, make, said_to, wire
-from workers.commands import FILTERED, command_in
 from workers.formatting import format_prompt, is_raw
-from workers.ingest import RefusedError
+from workers.intake.commands import FILTERED, command_in
+from workers.intake.ingest import RefusedError
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ from tests.integration.test_commands import ASKS
 from tests.support.fleet import HeldBells
 from tests.support.open_gateway import Gateway, Platform, answering, gateway_to, registry_with, wire
 from tests.support.webhook_server import WebhookServer
-from workers.doors import finish_telling, take_in
+from workers.intake.doors import finish_telling, take_in
 from workers.settings import Settings
 
 NOT_FOUND = {"error": "Not Found"}

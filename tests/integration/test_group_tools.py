@@ -16,7 +16,7 @@ from tests.integration.conftest import MakeFleet
 from tests.integration.test_task_tools import answer_to, ask, teach, tool_registry
 from tests.support.fleet import Fleet
 from workers.actions import groups
-from workers.approvals import decide
+from workers.consent.approvals import decide
 
 WISH: dict[str, Any] = {
     "name": "The Gardener",

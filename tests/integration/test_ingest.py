@@ -11,7 +11,7 @@ from models.database import Database
 from models.errors import DatabaseDownError
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from workers.ingest import RefusedError, accept, parse_incoming
+from workers.intake.ingest import RefusedError, accept, parse_incoming
 
 
 @pytest.mark.spec("M1", "G1")

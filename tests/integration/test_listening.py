@@ -20,8 +20,8 @@ from tests.support.chaos_processes import ROOT, child_environment
 from tests.support.feed import LISTENS_TO, Feed, outpost
 from tests.support.fleet import Fleet
 from tests.support.open_gateway import wire
-from workers import doors, listening
-from workers.listening import listen_to_all
+from workers.intake import doors, listening
+from workers.intake.listening import listen_to_all
 
 
 class Stage:

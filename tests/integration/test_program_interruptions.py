@@ -19,10 +19,10 @@ from tests.integration.test_programs import MakeDiarists, answers, approve, make
 from tests.support.diarist import Diarist, DiaristQuery
 from tests.support.fleet import Fleet
 from workers import admission, programs
+from workers.consent.questions import give_answer
 from workers.ending import Ending
 from workers.loop import Job, Stop, StoppedError
 from workers.mail import Mail
-from workers.questions import give_answer
 from workers.turn import wake
 
 __all__ = ["make_worker", "worker"]

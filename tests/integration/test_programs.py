@@ -18,10 +18,10 @@ from tests.integration.conftest import MakeFleet
 from tests.support.diarist import Diarist, DiaristQuery
 from tests.support.fleet import Fleet
 from workers import admission, breaker
-from workers.approvals import decide
 from workers.breaker import FAILURES
+from workers.consent.approvals import decide
+from workers.consent.questions import give_answer
 from workers.loop import Job, Stop, StoppedError
-from workers.questions import give_answer
 from workers.turn import wake
 
 MakeDiarists = Callable[..., Awaitable[tuple[Fleet, Diarist]]]

@@ -11,8 +11,8 @@ from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.cards import Launcher, Platform, appoint, cards_of, press, ring
 from tests.support.fleet import Fleet
-from workers.cards import Pressed, answer_by_text
-from workers.questions import give_answer
+from workers.consent.cards import Pressed, answer_by_text
+from workers.consent.questions import give_answer
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"])
 ASKING = """

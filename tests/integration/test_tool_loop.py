@@ -18,11 +18,11 @@ from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.model_api import Call, ModelApi, Think, reply, rule, script, stall
 from workers.bells import CeleryBells
+from workers.consent.questions import give_answer
 from workers.ending import Ended, Ending
 from workers.events import redis_client
-from workers.ingest import RefusedError
+from workers.intake.ingest import RefusedError
 from workers.nudges import Nudges
-from workers.questions import give_answer
 
 ONE_TOOL = script(rule("time", reply("Let me look.", Call("clock", {"timezone": "UTC"})), "It is {result}."))
 

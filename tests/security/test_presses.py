@@ -13,10 +13,10 @@ from models.base import new_id
 from tests.integration.conftest import MakeFleet
 from tests.support.cards import DENY, SCRIPT, Launcher, Platform, appoint, ask, cards_of, press, ring
 from tests.support.fleet import Fleet
-from workers.approvals import decide
-from workers.cards import NOT_OURS
-from workers.ingest import RefusedError
-from workers.requests import hash_of
+from workers.consent.approvals import decide
+from workers.consent.cards import NOT_OURS
+from workers.consent.requests import hash_of
+from workers.intake.ingest import RefusedError
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"])
 

@@ -13,8 +13,8 @@ from models import Approval, Card, User, UserDm, UserRole
 from models.base import new_id
 from models.groups import ensure_messaging_group
 from tests.support.fleet import Fleet
-from workers import cards
-from workers.cards import Pressed
+from workers.consent import cards
+from workers.consent.cards import Pressed
 
 APPROVE, DENY = 1, 2
 SCRIPT = "- play: [{tool: launch, with: {what: prod}}, {answer: 'so: {result}'}]"

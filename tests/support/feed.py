@@ -11,8 +11,8 @@ from adapters.channel_port import Batch, InboundMessage, Received
 from adapters.channels.fake import FakeChannel
 from adapters.registry import Drivers, Registry
 from tests.support.fleet import HeldBells
-from workers.listening import listen_to_all
-from workers.outpost import Outpost
+from workers.intake.listening import listen_to_all
+from workers.intake.outpost import Outpost
 from workers.runtime import Node
 from workers.settings import Settings
 

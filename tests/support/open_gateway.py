@@ -23,8 +23,8 @@ from gateway.http.serving import listen_on, make_server
 from models.base import new_id
 from models.groups import MessagingGroup, Wiring
 from tests.support.fleet import Fleet
-from workers.doors import House
 from workers.events import redis_client
+from workers.intake.doors import House
 
 SECRET = "a secret of the CRM"
 

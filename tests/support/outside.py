@@ -8,7 +8,7 @@ from models.base import new_id
 from models.groups import Wiring, ensure_messaging_group, set_place
 from models.people import grant, remember_dm, remember_user
 from tests.support.fleet import Fleet
-from workers.ingest import Accepted, RefusedError, accept, parse_incoming
+from workers.intake.ingest import Accepted, RefusedError, accept, parse_incoming
 
 CHANNEL = "fake"
 ROOM = "room"

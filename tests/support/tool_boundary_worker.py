@@ -29,7 +29,7 @@ from tests.support.boundary_worker import Trace
 from tests.support.fleet import Fleet, fleet_settings
 from tests.support.tool_boundary_marks import AFTER_DELIVERY, BEFORE_DELIVERY, HALF_COPIED, OVER, SHOWN
 from tests.support.tool_boundary_story import AGENT, CHANNEL, GO, OWNER, ROOM, WAITS
-from workers import approvals
+from workers.consent import approvals
 from workers.outbox import tidy
 
 # Many times what the story needs. If it does not come to rest the ledger says what is left.

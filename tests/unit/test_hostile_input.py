@@ -15,11 +15,11 @@ from adapters.errors import SignatureError
 from models.database import database_url
 from models.errors import DatabaseUrlError
 from workers.formatting import format_prompt
-from workers.ingest import RefusedError, parse_incoming
-from workers.routing import Heard, choose
+from workers.intake.ingest import RefusedError, parse_incoming
+from workers.intake.routing import Heard, choose
 from workers.settings import load_settings, require_broker
 
-# --- workers/ingest.py: parse_incoming must refuse, not crash
+# --- workers/intake/ingest.py: parse_incoming must refuse, not crash
 
 
 def test_a_channel_type_longer_than_its_column_is_refused() -> None:
@@ -101,7 +101,7 @@ def test_a_redis_given_as_broker_url_is_enough(monkeypatch: pytest.MonkeyPatch, 
     assert settings.redis_url == "redis://r/1"
 
 
-# --- workers/routing.py
+# --- workers/intake/routing.py
 
 
 @dataclass

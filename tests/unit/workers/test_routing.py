@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from workers.routing import Heard, Route, choose
+from workers.intake.routing import Heard, Route, choose
 
 
 @dataclass

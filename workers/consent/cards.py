@@ -18,12 +18,12 @@ from models.database import Database
 from models.people import remember_user
 from models.quoting import quoted
 from models.sessions import Session
-from workers.access import user_id_of
-from workers.approvals import Decision, decide_within, may_decide
-from workers.front_desk import key_of
-from workers.questions import choose, may_answer
-from workers.refusals import RefusedError
-from workers.requests import APPROVE, code_of
+from workers.consent.approvals import Decision, decide_within, may_decide
+from workers.consent.questions import choose, may_answer
+from workers.consent.requests import APPROVE, code_of
+from workers.intake.access import user_id_of
+from workers.intake.front_desk import key_of
+from workers.intake.refusals import RefusedError
 
 NOT_OURS: Final = "This button does nothing here."
 # An option's label and the code, with something to spare: what is longer is no short answer.

@@ -15,11 +15,11 @@ from models.consent import Approval, decide_approval, find_approval, lock_sessio
 from models.inbox import MessageIn
 from models.people import grant, remember_user
 from models.sessions import find_session, living_session, mark_if_due
-from workers.access import Standing, standing_of
-from workers.approvers import cached_approvers
-from workers.front_desk import key_of, say
-from workers.refusals import RefusedError
-from workers.requests import Request, put_request
+from workers.consent.approvers import cached_approvers
+from workers.consent.requests import Request, put_request
+from workers.intake.access import Standing, standing_of
+from workers.intake.front_desk import key_of, say
+from workers.intake.refusals import RefusedError
 
 CATEGORY: Final = "access"
 MAX_WAITING: Final = 20  # messages of one stranger to one agent
@@ -128,7 +128,7 @@ async def wait_outside(conn: AsyncConnection, stranger: Stranger, session_id: st
 
 async def decide_access(conn: AsyncConnection, approval_id: str, approve: bool, decided_by: str) -> Decided:
     """Let a stranger in (all their waiting messages go on, in order), or turn them away (they are discarded). Once;
-    RefusedError says why it cannot be decided. For `workers/approvals.py`, which asks whether `decided_by` may."""
+    RefusedError says why it cannot be decided. Whether `decided_by` may is for its caller to ask."""
     decided = await decide_approval(conn, approval_id, "approved" if approve else "denied", decided_by)
     if decided is None:
         raise RefusedError("it is already decided, or expired")

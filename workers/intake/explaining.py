@@ -6,11 +6,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.registry import Registry
 from models.sessions import find_active_session
-from workers import admitting, commands, pairing, switchboard
-from workers.access import NEEDED, Act, Standing, standing_of
-from workers.reception import Visit, provider_of, registration_of
+from workers.intake import admitting, commands, pairing, switchboard
+from workers.intake.access import NEEDED, Act, Standing, standing_of
+from workers.intake.reception import Visit, provider_of, registration_of
+from workers.intake.switchboard import Found
 from workers.settings import Settings
-from workers.switchboard import Found
 
 
 async def explain(conn: AsyncConnection, registry: Registry, settings: Settings, visit: Visit) -> dict[str, Any]:

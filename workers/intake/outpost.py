@@ -15,8 +15,8 @@ from models.database import Database
 from models.errors import StoreError
 from models.fleet import report_alive, report_gone
 from workers.bells import Bells
-from workers.doors import finish_telling
 from workers.events import redis_client
+from workers.intake.doors import finish_telling
 from workers.runtime import Node
 from workers.settings import Settings
 

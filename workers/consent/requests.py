@@ -20,7 +20,7 @@ from models.outbox import MessageOut
 from models.quoting import fenced_json, named, quoted
 from models.sessions import take_numbers
 from models.upsert import insert_ignoring
-from workers.approvers import Approver
+from workers.consent.approvers import Approver
 from workers.notices import notice
 
 APPROVE: Final = "approve"

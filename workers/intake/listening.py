@@ -15,7 +15,7 @@ from adapters.channel_port import Channel
 from adapters.errors import DeliveryError
 from models.errors import StoreError
 from models.listeners import claim_listener, release_listener, renew_listener, store_cursor
-from workers.doors import House, take_in
+from workers.intake.doors import House, take_in
 
 log = structlog.get_logger()
 

@@ -8,8 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models.base import AnyRow
 from models.engagements import followers
 from models.groups import ensure_messaging_group, find_agent_group, find_place, wirings_of
-from workers import routing
-from workers.incoming import Incoming
+from workers.intake import routing
+from workers.intake.incoming import Incoming
 
 STRICT = "strict"
 

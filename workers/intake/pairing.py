@@ -16,7 +16,7 @@ from models.base import AnyRow
 from models.groups import AgentGroup, ensure_messaging_group
 from models.invitations import count_wrong_codes, note_wrong_code, put_invitation, use_invitation
 from models.people import grant, remember_dm, remember_user
-from workers.admitting import let_in
+from workers.intake.admitting import let_in
 
 # Crockford's: no I, L, O or U. Twelve of them are 60 bits.
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -26,16 +26,16 @@ from models.inbox import MessageIn
 from models.people import remember_user
 from models.sessions import Admission, admit, end_rest, ensure_session
 from models.upsert import insert_ignoring
-from workers import switchboard
-from workers.access import user_id_of
-from workers.admitting import AdmittedError, wait_outside
 from workers.bells import Bells
-from workers.incoming import MAX_CONTENT_BYTES as MAX_CONTENT_BYTES
-from workers.incoming import Incoming as Incoming
-from workers.incoming import parse_incoming as parse_incoming
-from workers.reception import AgainError, Handled, Passed, Turned, Visit, receive, visit_key
-from workers.refusals import RefusedError as RefusedError
-from workers.routing import Route
+from workers.intake import switchboard
+from workers.intake.access import user_id_of
+from workers.intake.admitting import AdmittedError, wait_outside
+from workers.intake.incoming import MAX_CONTENT_BYTES as MAX_CONTENT_BYTES
+from workers.intake.incoming import Incoming as Incoming
+from workers.intake.incoming import parse_incoming as parse_incoming
+from workers.intake.reception import AgainError, Handled, Passed, Turned, Visit, receive, visit_key
+from workers.intake.refusals import RefusedError as RefusedError
+from workers.intake.routing import Route
 from workers.settings import Settings
 
 log = structlog.get_logger()

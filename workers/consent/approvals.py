@@ -25,17 +25,17 @@ from models.consent import (
 )
 from models.database import Database
 from models.sessions import end_rest, find_session
-from workers.access import Act, may
 from workers.actions.caller import Caller
-from workers.admitting import CATEGORY as ACCESS
-from workers.admitting import decide_access
-from workers.approvers import resolve_approvers
 from workers.bells import Bells
 from workers.budget import CATEGORY as BUDGET
 from workers.budget import decide_raise
+from workers.consent.approvers import resolve_approvers
+from workers.consent.requests import Place, Request, hash_of, put_request
+from workers.intake.access import Act, may
+from workers.intake.admitting import CATEGORY as ACCESS
+from workers.intake.admitting import decide_access
+from workers.intake.refusals import RefusedError
 from workers.journal import Journal
-from workers.refusals import RefusedError
-from workers.requests import Place, Request, hash_of, put_request
 
 CATEGORY: Final = "tool"
 SUMMARY_LIMIT: Final = 300

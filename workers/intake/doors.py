@@ -15,10 +15,10 @@ from adapters.channel_port import ButtonPress, Channel, InboundMessage, Received
 from adapters.registry import Registry
 from models.database import Database
 from models.errors import StoreError
-from workers import cards
 from workers.bells import Bells
-from workers.ingest import Accepted, accept, parse_incoming, record_rejection
-from workers.refusals import RefusedError
+from workers.consent import cards
+from workers.intake.ingest import Accepted, accept, parse_incoming, record_rejection
+from workers.intake.refusals import RefusedError
 from workers.settings import Settings
 
 log = structlog.get_logger()

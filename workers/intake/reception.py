@@ -15,14 +15,14 @@ from models.base import AnyRow
 from models.groups import Wiring, ensure_messaging_group, find_agent_group, set_place
 from models.sessions import find_active_session, find_session
 from models.upsert import insert_ignoring
-from workers import admitting, commands, pairing, switchboard
-from workers.access import NEEDED, Act, Standing, standing_of, user_id_of
-from workers.admitting import Stranger
-from workers.cards import answer_by_text
-from workers.front_desk import has_said, key_of, say
-from workers.incoming import Incoming
+from workers.consent.cards import answer_by_text
+from workers.intake import admitting, commands, pairing, switchboard
+from workers.intake.access import NEEDED, Act, Standing, standing_of, user_id_of
+from workers.intake.admitting import Stranger
+from workers.intake.front_desk import has_said, key_of, say
+from workers.intake.incoming import Incoming
+from workers.intake.switchboard import Found
 from workers.settings import Settings
-from workers.switchboard import Found
 
 log = structlog.get_logger()
 

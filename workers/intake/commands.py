@@ -20,10 +20,10 @@ from models.inbox import MessageIn, settle
 from models.sessions import evict, find_active_session, find_session, take_numbers
 from models.turns import open_turn, set_turn
 from models.upsert import insert_ignoring
-from workers.access import NEEDED, Act, Standing
 from workers.actions.sessions import begin_anew
 from workers.compaction import WISH
-from workers.routing import Route
+from workers.intake.access import NEEDED, Act, Standing
+from workers.intake.routing import Route
 
 # Telegram adds the bot's name in groups.
 _COMMAND: Final = re.compile(r"/([a-z][a-z0-9_-]*)(?:@\w+)?(?=\s|$)")

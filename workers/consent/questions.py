@@ -17,8 +17,8 @@ from models.outbox import MessageOut
 from models.outcomes import question_words
 from models.sessions import end_rest, find_session
 from models.upsert import insert_ignoring
-from workers.access import Act, may, user_id_of
-from workers.refusals import RefusedError
+from workers.intake.access import Act, may, user_id_of
+from workers.intake.refusals import RefusedError
 
 
 @dataclass(frozen=True)
