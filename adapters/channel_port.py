@@ -41,6 +41,10 @@ class ChannelCapabilities:
     # Whoever sends requests is a program of somebody who reads our answers: it is told what was refused. Platforms are
     # not: they would only send it again.
     explains: bool = False
+    # Whoever sends requests is a service of the operator's own: its messages count as a member's.
+    trusted: bool = False
+    # Anybody may be able to read what is written there: nothing is put there that is for approvers only.
+    public: bool = False
 
 
 # --- In ----------------------------------------------------------------------------------------------------------

@@ -54,7 +54,7 @@ _ENDPOINTS = TypeAdapter(dict[str, Endpoint])
 class WebhookChannel(PlainChannel):
     channel_type = "webhook"
     # The receiver is given the key and is asked to drop what it has seen.
-    capabilities = ChannelCapabilities(idempotent=True, files=True, max_text=1_000_000, explains=True)
+    capabilities = ChannelCapabilities(idempotent=True, files=True, max_text=1_000_000, explains=True, trusted=True)
 
     def __init__(self, endpoints: Mapping[str, Endpoint] | None = None) -> None:
         self._endpoints = dict(endpoints) if endpoints is not None else _endpoints_from_environment()

@@ -123,8 +123,7 @@ async def _accept(house: House, channel: Channel, message: InboundMessage, agent
         parse_incoming(fields),
         from_outside=True,
         is_direct=message.is_direct,
-        # Whoever signs with a secret of the operator's is the operator's own service.
-        trusted=channel.capabilities.explains,
+        trusted=channel.capabilities.trusted,
     )
 
 
