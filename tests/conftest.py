@@ -104,7 +104,7 @@ def database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: P
 def make_postgres(postgres_url: str, postgres_template: str) -> Callable[[], Iterator[str]]:
     def make() -> Iterator[str]:
         name = f"test_{new_id()[-12:]}"
-        _admin(postgres_url, f'CREATE DATABASE "{name}" TEMPLATE "{postgres_template}"')
+        _admin(postgres_url, f'CREATE DATABASE "{name}" TEMPLATE "{postgres_template}" STRATEGY FILE_COPY')
         yield _named(postgres_url, name)
         _admin(postgres_url, f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
 

@@ -39,6 +39,14 @@ SCRIPT = """\
 - play:
     - answer: "You said: {texts}"
 """
+BOSS = """\
+- when: Released
+  play:
+    - answer: "helper: {text}"
+- play:
+    - tool: send_to_agent
+      with: {agentGroupId: helper, text: "please release"}
+"""
 
 
 class Harbour:
@@ -70,7 +78,6 @@ class Harbour:
             "LONGSHORE_EMAIL_POLL_SECONDS": "0.2",
             "LONGSHORE_WEBHOOKS": json.dumps({"crm": {"url": self.crm.url, "secret": WEBHOOK_SECRET}}),
         }
-        (operator.folder / "policy.yaml").write_text("approve: [clock]\n")
         commands = procfile()
         operator.start(f"{commands['gateway']} --port {self.gate.url.rsplit(':', 1)[1]}", "gateway", ready=False)
         operator.start(commands["listen"], "listen", ready=False)
@@ -93,14 +100,22 @@ class Harbour:
             case "discord":
                 return OnDiscord(self.discord, self.gate)
             case "github":
-                return OnGithub(self.github, self.gate)
+                return OnGithub(self.github, self.gate, OnTelegram(self.telegram))
             case "email":
                 return OnEmail(self.mail)
             case "webhook":
                 return OnWebhook(self.crm, self.gate, WEBHOOK_SECRET)
             case _:
-                made = self.operator.cli("tokens", "add", "ada", "--agent", "web", "--json").stdout
-                return OnTheWeb(self.gate, json.loads(made)["token"])
+                return self.on_the_web("ada", "web")
+
+    def on_the_web(self, name: str, agent: str) -> OnTheWeb:
+        made = self.operator.cli("tokens", "add", name, "--agent", agent, "--json").stdout
+        return OnTheWeb(self.gate, name, json.loads(made)["token"])
+
+    def add_agent(self, name: str, script: str, policy: str) -> None:
+        self.operator.add_group(name, script)
+        (self.operator.folder / "policy.yaml").write_text(policy)
+        self.operator.cli("groups", "set", name, "--policy", "policy.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -120,8 +135,7 @@ def harbour(make_postgres: Callable[[], Iterator[str]], tmp_path_factory: pytest
 @pytest.mark.parametrize("platform", ["telegram", "slack", "discord", "github", "email", "webhook", "web"])
 def test_a_person_asks_approves_and_is_answered(harbour: Harbour, platform: str) -> None:
     operator, agent = harbour.operator, platform
-    operator.add_group(agent, SCRIPT)
-    operator.cli("groups", "set", agent, "--policy", "policy.yaml")
+    harbour.add_agent(agent, SCRIPT, "approve: [clock]\n")
     ada = harbour.person(platform)
     channel, chat = ada.place
     operator.cli("wire", agent, channel, chat)
@@ -136,9 +150,11 @@ def test_a_person_asks_approves_and_is_answered(harbour: Harbour, platform: str)
         ada.say(found[0])
         operator.wait_for(lambda: reads("admin"), f"the code to be taken on {platform}")
     else:  # no direct chats there, or she is known by other means
-        operator.cli("people", "add", ada.user, "--role", "admin", "--agent", agent)
+        decides = OnTelegram.user if platform == "github" else ada.user
+        for user, role in {ada.user: "member", decides: "admin"}.items():
+            operator.cli("people", "add", user, "--role", role, "--agent", agent)
     ada.say("please release")
-    operator.wait_for(lambda: _approved(ada), f"the approval on {platform}")
+    operator.wait_for(lambda: _approved(ada, ada), f"the approval on {platform}")
     operator.wait_for(lambda: reads("Released at"), f"the answer on {platform}")
     assert len([text for text in ada.reads() if "Released at" in text]) == 1
     decided = operator.rows(
@@ -146,13 +162,27 @@ def test_a_person_asks_approves_and_is_answered(harbour: Harbour, platform: str)
         "WHERE m.channel_type = %s GROUP BY a.id",
         channel,
     )
-    assert decided == [("used", ada.user)]
+    assert decided == [("used", OnTelegram.user if platform == "github" else ada.user)]
 
 
-def _approved(person: Person) -> bool:
+@pytest.mark.spec("C2", "C6", "M14")
+def test_an_agent_asks_another_whose_approval_a_person_gives_elsewhere(harbour: Harbour) -> None:
+    """The `agent` channel: its platform is the fleet itself."""
+    operator, admin = harbour.operator, OnTelegram(harbour.telegram)
+    harbour.add_agent("helper", SCRIPT, "approve: [clock]\n")
+    harbour.add_agent("boss", BOSS, "agents: [helper]\n")
+    operator.cli("people", "add", admin.user, "--role", "admin", "--agent", "helper")
+    bob = harbour.on_the_web("bob", "boss")
+    bob.say("get it done")
+    operator.wait_for(lambda: _approved(admin, bob), "the approval for helper")
+    operator.wait_for(lambda: any("helper: Released at" in text for text in bob.reads()), "the answer of boss")
+    assert len([text for text in bob.reads() if "Released at" in text]) == 1
+
+
+def _approved(admin: Person, waiting: Person) -> bool:
     try:
-        person.approve()
+        admin.approve()
     except NotAskedError:
-        assert not any("Released at" in text for text in person.reads())
+        assert not any("Released at" in text for text in waiting.reads())
         return False
     return True

@@ -128,11 +128,13 @@ class OnDiscord:
 
 
 class OnGithub:
+    """Anybody may read what is written there, so she decides on Telegram."""
+
     user = "github:583231"
     place = ("github", github_api.REPOSITORY)
 
-    def __init__(self, api: GithubApi, gate: Gate) -> None:
-        self.api, self.gate = api, gate
+    def __init__(self, api: GithubApi, gate: Gate, elsewhere: OnTelegram) -> None:
+        self.api, self.gate, self.elsewhere = api, gate, elsewhere
 
     def say(self, text: str) -> None:
         ada = {"id": 583231, "login": "ada", "type": "User"}
@@ -146,7 +148,7 @@ class OnGithub:
         self.gate.post("/channels/github", self.api.signed("issue_comment", body), body)
 
     def approve(self) -> None:
-        self.say(f"approve {code_in(self.reads())}")
+        self.elsewhere.approve()
 
     def reads(self) -> list[str]:
         return self.api.visible()
@@ -202,15 +204,15 @@ class OnWebhook:
 
 
 class OnTheWeb:
-    user = "web:ada"
-    place = ("web", "ada")
+    """In the direct chat that is called like her."""
 
-    def __init__(self, gate: Gate, token: str) -> None:
-        self.gate = gate
+    def __init__(self, gate: Gate, name: str, token: str) -> None:
+        self.gate, self.user, self.place = gate, f"web:{name}", ("web", name)
+        self.messages = f"/web/{name}/messages"
         self.headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
 
     def say(self, text: str) -> None:
-        self.gate.post("/web/ada/messages", self.headers, json.dumps({"text": text}).encode())
+        self.gate.post(self.messages, self.headers, json.dumps({"text": text}).encode())
 
     def approve(self) -> None:
         tokens = [b["token"] for m in self._messages() for b in m.get("buttons", ()) if b["label"] == "Approve"]
@@ -223,7 +225,7 @@ class OnTheWeb:
         return [str(message["text"]) for message in self._messages()]
 
     def _messages(self) -> list[dict[str, Any]]:
-        request = urllib.request.Request(f"{self.gate.url}/web/ada/messages", headers=self.headers)
+        request = urllib.request.Request(self.gate.url + self.messages, headers=self.headers)
         with urllib.request.urlopen(request, timeout=20) as response:
             found: list[dict[str, Any]] = json.loads(response.read())["messages"]
         return found
