@@ -77,6 +77,15 @@ def _shape(start: str, *parts: _Part, boundary: str = "", digit: bool = False, u
     )
 
 
+_CODE: Final[tuple[_Part, ...]] = (
+    ("[0-9A-Za-z]", 4, 4),
+    *_literal("-"),
+    ("[0-9A-Za-z]", 4, 4),
+    *_literal("-"),
+    ("[0-9A-Za-z]", 4, None),
+)
+
+
 def _url() -> Shape:
     """`://user:password@`. The password reaches to the last @ before the host ends."""
     user: _Part = (r"[^\s/?#:@\[\]{}<>\"'`\\|^,]", 0, 256)
@@ -98,6 +107,8 @@ SHAPES: Final = (
     _shape("AIza", (_WORD, 35, None), boundary=_BOUNDARY),
     _shape("glpat-", (_WORD, 16, None)),
     _shape("npm_", (_ALNUM, 36, None)),
+    _shape("lst_", (_WORD, 40, None), boundary=_BOUNDARY),  # our own: a token of the gateway, and below a one-time code
+    _shape("LS-", *_CODE, boundary=_BOUNDARY),
     _shape("hf_", (_ALNUM, 30, None), boundary=_BOUNDARY),
     _shape("eyJ", (_WORD, 8, 1000), *_literal(".eyJ"), (r"[A-Za-z0-9._-]", 8, None), boundary=_BOUNDARY),
     *(_shape(f"{word} ", (_WIDE, 16, None), digit=True) for word in ("Bearer", "bearer", "BEARER", "Basic")),

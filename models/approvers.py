@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass, field
 
-from sqlalchemy import and_, select
+from sqlalchemy import and_, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.groups import MessagingGroup
 from models.people import User, UserDm, UserRole
-from models.quoting import named
+from models.quoting import named, quoted
 
 
 @dataclass
@@ -43,6 +43,21 @@ async def deciders(conn: AsyncConnection, agent_group_id: str) -> list[list[Deci
                 decider.chats[row.channel_type] = row.platform_id
         found.append(list(people.values()))
     return found
+
+
+async def forget_dm(conn: AsyncConnection, user_id: str, channel_type: str, platform_id: str) -> None:
+    """They are not reached in that direct chat any more: the platform is asked again the next time."""
+    place = select(MessagingGroup.id).where(
+        MessagingGroup.channel_type == channel_type, MessagingGroup.platform_id == platform_id
+    )
+    forgotten = (UserDm.user_id == user_id, UserDm.channel_type == channel_type)
+    await conn.execute(delete(UserDm).where(*forgotten, UserDm.messaging_group_id.in_(place)))
+
+
+async def name_and_id(conn: AsyncConnection, user_id: str) -> str:
+    """Where it matters who it is: people choose their names."""
+    name = (await conn.execute(select(User.display_name).where(User.id == user_id))).scalar_one_or_none()
+    return f"{named(name)} ({quoted(user_id)})" if name else quoted(user_id)
 
 
 async def name_of(conn: AsyncConnection, user_id: str | None) -> str:

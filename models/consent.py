@@ -13,7 +13,7 @@ from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, new_id,
 from models.outcomes import close_answered, close_decided, close_overdue, close_unneeded
 from models.sessions import Session
 from models.turns import Step
-from models.upsert import insert_or_update
+from models.upsert import insert_ignoring, insert_or_update
 
 _PENDING = text("status = 'pending'")
 
@@ -210,9 +210,11 @@ async def decide_approval(conn: AsyncConnection, approval_id: str, status: str, 
     return None if decided is None else Closed(decided, await close_decided(conn, decided))
 
 
-async def put_approval(conn: AsyncConnection, seconds: float, **asked: Any) -> None:
-    """Write down what somebody must approve, once; it waits for so many seconds."""
-    await insert_or_update(conn, Approval, ["id"], expires_at=now(seconds), **asked)
+async def put_approval(conn: AsyncConnection, seconds: float, **asked: Any) -> bool:
+    """Write down what somebody must approve, once; it waits for so many seconds. False: it was asked before, and may
+    be decided: it stays as it is."""
+    expires_at = (await conn.execute(select(now(seconds)))).scalar_one()
+    return await insert_ignoring(conn, Approval, expires_at=expires_at, **asked)
 
 
 async def use_approval(conn: AsyncConnection, approval_id: str) -> bool:

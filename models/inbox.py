@@ -1,5 +1,7 @@
 """messages_in: everything an agent is asked, from acceptance to answer. A retry and a schedule are dates on a row."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, cast
@@ -7,15 +9,19 @@ from typing import Any, cast
 from sqlalchemy import (
     Boolean,
     CheckConstraint,
+    ColumnElement,
     ForeignKey,
     Index,
     Integer,
     String,
     Table,
     UniqueConstraint,
+    and_,
     bindparam,
+    func,
     select,
     text,
+    true,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -33,6 +39,7 @@ _PENDING = text("status = 'pending'")
 _OPEN = text("status IN ('pending', 'processing')")
 RECURRING = text("recurrence IS NOT NULL AND NOT recurred AND status IN ('completed', 'failed', 'discarded')")
 _DEAD = text("status = 'failed'")
+_PAUSED = text("status = 'paused'")
 
 
 class MessageIn(Base):
@@ -47,10 +54,11 @@ class MessageIn(Base):
         UniqueConstraint("series_id", "process_after"),
         Index(
             "uq_messages_in_platform_message",
-            "agent_group_id",
+            # The agent last: whether a platform's message was heard before is asked whoever it went to.
             "channel_type",
             "platform_id",
             "platform_message_id",
+            "agent_group_id",
             unique=True,
             postgresql_where=text("platform_message_id IS NOT NULL"),
             sqlite_where=text("platform_message_id IS NOT NULL"),
@@ -60,12 +68,13 @@ class MessageIn(Base):
         Index("ix_messages_in_open", "session_id", "seq", postgresql_where=_OPEN, sqlite_where=_OPEN),
         Index("ix_messages_in_recurring", "id", postgresql_where=RECURRING, sqlite_where=RECURRING),
         Index("ix_messages_in_dead", "status_changed_at", postgresql_where=_DEAD, sqlite_where=_DEAD),
+        Index("ix_messages_in_waiting", "channel_type", "sender_id", postgresql_where=_PAUSED, sqlite_where=_PAUSED),
         Index("ix_messages_in_turn_id", "turn_id"),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
     session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"))
-    # With the platform's id it says which messages are the same: one may be sent to several agents.
+    # With the platform's id it says which messages are the same: those inside may send one to several agents.
     agent_group_id: Mapped[str | None] = mapped_column(ForeignKey("agent_groups.id"))
     seq: Mapped[int] = mapped_column(Integer)
     kind: Mapped[str] = mapped_column(String(10))
@@ -191,3 +200,34 @@ async def settle(conn: AsyncConnection, of_turn: str, status: str, **changes: An
     """Move all messages of a turn to a new status."""
     statement = update(MessageIn).where(MessageIn.turn_id == of_turn)
     await conn.execute(statement.values(status=status, status_changed_at=now(), **changes))
+
+
+_HEARD = select(MessageIn.id, MessageIn.session_id, MessageIn.seq).where(
+    MessageIn.channel_type == given("channel"),
+    MessageIn.platform_id == given("place"),
+    MessageIn.platform_message_id == given("message"),
+)
+
+
+async def heard_before(
+    conn: AsyncConnection, channel_type: str, platform_id: str, platform_message_id: str
+) -> AnyRow | None:
+    """The row of a platform's message, whichever agent it went to. Copies that come at once look one after the other,
+    each when the transaction of the one before is over: what was decided about the first is seen by the others."""
+    if conn.dialect.name == "postgresql":  # SQLite has one writer at a time anyway
+        key = hashlib.sha256(json.dumps([channel_type, platform_id, platform_message_id]).encode()).digest()
+        await conn.execute(select(func.pg_advisory_xact_lock(int.from_bytes(key[:8], signed=True))))
+    asked = values(channel=channel_type, place=platform_id, message=platform_message_id)
+    return (await conn.execute(_HEARD.limit(1), asked)).one_or_none()
+
+
+def waiting_of(channel_type: str, sender_id: str | None, agent_group_id: str | None) -> ColumnElement[bool]:
+    """Somebody's messages that wait to be let in, by one agent or (None) by any. (A task that is paused waits for
+    something else.)"""
+    return and_(
+        MessageIn.agent_group_id == agent_group_id if agent_group_id is not None else true(),
+        MessageIn.channel_type == channel_type,
+        MessageIn.sender_id == sender_id,
+        MessageIn.status == "paused",
+        MessageIn.kind != "task",
+    )

@@ -1,5 +1,6 @@
 """One-time codes: whoever writes one to an agent's account becomes what it says. Only its hash is kept."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, String, delete, func, insert, select, update
@@ -56,6 +57,12 @@ async def use_invitation(conn: AsyncConnection, code_hash: str, used_by: str) ->
         .returning(Invitation.role, Invitation.agent_group_id)
     )
     return (await conn.execute(statement)).one_or_none()
+
+
+async def burn_invitations(conn: AsyncConnection, code_hashes: Collection[str], why: str) -> None:
+    """Those of them that are good are nobody's any more."""
+    unused = (Invitation.code_hash.in_(code_hashes), Invitation.used_at.is_(None))
+    await conn.execute(update(Invitation).where(*unused).values(used_by=why, used_at=now()))
 
 
 async def count_wrong_codes(conn: AsyncConnection, user_id: str, seconds: float) -> int:

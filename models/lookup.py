@@ -22,6 +22,7 @@ def short(row_id: str) -> str:
 
 
 async def list_sessions(conn: AsyncConnection, limit: int = 50) -> list[AnyRow]:
+    """Without the fleet's own, whose agent begins with a dot and never runs."""
     pending = (
         select(func.count())
         .where(MessageIn.session_id == Session.id, MessageIn.status.in_(["pending", "processing"]), MessageIn.wakes)
@@ -51,6 +52,7 @@ async def list_sessions(conn: AsyncConnection, limit: int = 50) -> list[AnyRow]:
         )
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
         .outerjoin(MessagingGroup, MessagingGroup.id == Session.messaging_group_id)
+        .where(~AgentGroup.folder.startswith("."))
         .order_by(Session.last_active.desc())
         .limit(limit)
     )

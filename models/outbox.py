@@ -117,9 +117,9 @@ _DELIVERED = (
     update(_table)
     .where(
         MessageOut.id == given("id"),
-        # A receipt also ends what had been called unknown.
+        # A receipt also ends what had been called unknown, and what somebody put back meanwhile and nobody took yet.
         or_(
-            and_(MessageOut.status == "sending", MessageOut.claim_token == given("token")),
+            and_(MessageOut.status.in_(["sending", "pending"]), MessageOut.claim_token == given("token")),
             MessageOut.status == "unknown",
         ),
     )

@@ -88,6 +88,13 @@ async def remember_user(conn: AsyncConnection, user_id: str, kind: str, display_
         await insert_ignoring(conn, User, id=user_id, kind=kind, display_name=display_name)
 
 
+async def lock_user(conn: AsyncConnection, user_id: str, kind: str, display_name: str | None) -> None:
+    """Until the commit, what somebody is, and what of theirs waits, is looked at by nobody else who asks this first.
+    Before any session's row is locked. (What only refers to them does not wait.)"""
+    await remember_user(conn, user_id, kind, display_name)
+    await conn.execute(select(User.id).where(User.id == user_id).with_for_update(key_share=True))
+
+
 async def grant(
     conn: AsyncConnection, user_id: str, role: str, agent_group_id: str | None, granted_by: str | None
 ) -> bool:

@@ -7,7 +7,8 @@ import unicodedata
 from typing import Any, Final
 
 NAME_LIMIT: Final = 60
-_PLAIN: Final = re.compile(r"[\w .,'-]+")
+# Without what could be markup, an address or a mention to some platform: a dot only ends a word.
+_PLAIN: Final = re.compile(r"(?:[^\W_]|[ ,'-]|\.(?= |$))+")
 
 
 def visible(text: str) -> str:

@@ -16,7 +16,7 @@ from models.consent import find_approval
 from models.database import Database
 from models.sessions import Session, end_rest
 from models.turns import Turn
-from workers.consent.approvers import resolve_approvers
+from workers.consent.approvers import is_public, resolve_approvers
 from workers.consent.requests import Place, Request, put_request
 from workers.journal import Journal
 from workers.opening import OpenedTurn
@@ -120,6 +120,7 @@ class Purse:
     def _request(self, limit: Limit, day: datetime, reason: str) -> Request:
         turn = self._turn
         here = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
+        public = is_public(self._registry, here.channel_type)
         return Request(
             approval_id=new_id(),
             session_id=turn.lease.session_id,
@@ -134,7 +135,7 @@ class Purse:
                 "usd": limit.usd,
             },
             agent=turn.folder,
-            here=Place(here.channel_type, here.platform_id, here.thread_id),
+            here=Place(here.channel_type, here.platform_id, here.thread_id, public),
             waiting=f"I have to pause: {reason}. Whoever runs me was asked for more; I go on then, or tomorrow.",
         )
 

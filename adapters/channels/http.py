@@ -33,7 +33,7 @@ class Reply:
         """What it says, or None if that is not JSON."""
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
 
 
@@ -57,6 +57,10 @@ class PlatformHttp:
         there was no answer; what an answer means is the driver's to say (`failure`). An answer is cut after `limit`
         bytes."""
         seconds = TIMEOUT_SECONDS if timeout is None else timeout
+        if "json" in what:
+            # In ASCII: half a surrogate pair, which agents do write, cannot be sent in any other way.
+            what["content"] = json.dumps(what.pop("json")).encode()
+            what["headers"] = {"content-type": "application/json", **what.get("headers", {})}
         try:
             async with self._http().stream(method, url, timeout=seconds, **what) as response:
                 body = await _bounded(response, limit)

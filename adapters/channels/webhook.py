@@ -9,9 +9,9 @@ import base64
 import json
 import os
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, HttpUrl, TypeAdapter, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, HttpUrl, TypeAdapter, ValidationError
 
 from adapters.channel_port import (
     ChannelCapabilities,
@@ -48,7 +48,13 @@ class _InboundBody(BaseModel):
     attachments: list[dict[str, Any]] = Field(default_factory=list)  # name, and url or data (base64)
 
 
-_ENDPOINTS = TypeAdapter(dict[str, Endpoint])
+def _is_one_word(name: str) -> str:
+    if "/" in name:  # with it, one endpoint's people could be another's: `crm/eu` of `ada`, `crm` of `eu/ada`
+        raise ValueError("the name of an endpoint has no /")
+    return name
+
+
+_ENDPOINTS = TypeAdapter(dict[Annotated[str, AfterValidator(_is_one_word)], Endpoint])
 
 
 class WebhookChannel(PlainChannel):

@@ -5,9 +5,8 @@ import re
 from typing import Final
 
 from adapters.markup.layout import Kind, Span, lay_out
-from adapters.markup.weaving import Piece, weave
+from adapters.markup.weaving import NOTHING, Piece, in_line, unfenced, weave
 
-_NOTHING: Final = "\u200b"
 _DEEPEST_HEADING: Final = 3
 _SIGNS: Final[dict[Kind, str]] = {"bold": "**", "heading": "**", "italic": "*", "strike": "~~"}
 # What Discord would read as markup although the writer did not mean it; `||` hides what stands between two.
@@ -32,7 +31,8 @@ class _Discord:
             case "pre":
                 return f"```{span.detail}\n", "\n```"
             case "code":
-                return _sign_of_code(inside.text), _sign_of_code(inside.text)
+                sign = "``" if "`" in inside.text else "`"
+                return (NOTHING if inside.before == "`" else "") + sign, sign
             case "link":
                 address = span.detail.replace("(", "%28").replace(")", "%29")
                 # Discord shows no link whose label is another address.
@@ -44,24 +44,20 @@ class _Discord:
 
     def literal(self, piece: Piece) -> str:
         if piece.is_in("pre"):
-            return piece.text.replace("```", f"``{_NOTHING}`")
-        if piece.is_in("url", "marker") or (piece.is_in("code") and _sign_of_code(piece.text)):
+            return unfenced(piece.text)
+        if piece.is_in("code"):
+            return in_line(piece.text)
+        if piece.is_in("url", "marker"):
             return piece.text
         return _escaped(piece)
 
 
 def _escaped(piece: Piece) -> str:
-    whole = piece.before + piece.text + piece.after
+    # A backslash at the end would be read together with a sign of ours.
+    whole = piece.before + piece.text + ("\\" if piece.text.endswith("\\") else piece.after)
     parts, position, end = [], len(piece.before), len(piece.before) + len(piece.text)
     for match in _ACCIDENTAL.finditer(whole):
         if position <= match.start() < end:
             parts.append(whole[position : match.start()] + "\\")
             position = match.start()
     return "".join(parts) + whole[position:end]
-
-
-def _sign_of_code(text: str) -> str:
-    """Two signs where one is inside; none where that does not help either."""
-    if "`" not in text:
-        return "`"
-    return "" if "``" in text or text[0] == "`" or text[-1] == "`" else "``"

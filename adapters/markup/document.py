@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from markdown_it import MarkdownIt
+from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
@@ -13,6 +14,8 @@ from markdown_it.token import Token
 MAX_NESTING: Final = 40
 # Beyond this nobody formats a message, but somebody may try how long the parser takes.
 MAX_CHARACTERS: Final = 200_000
+# Nor is a paragraph with so many links one: the parser looks far ahead for each, and what it finds is thrown away.
+MAX_BRACKETS: Final = 300
 _LINKS: Final = re.compile(r"(?:https?://|mailto:)", re.IGNORECASE)
 _REST_OF_ADDRESS: Final = re.compile(r"://[^\s<>\[\]\"`\\\x00-\x1f]+")
 _SENTENCE_MARKS: Final = ".,;:!?*_~'|„“”’»«"
@@ -72,12 +75,27 @@ def _without_the_sentence(rest: str) -> str:
     return rest[:end]
 
 
+def _read_lines(state: StateCore) -> None:
+    """What stands in the blocks; where that would take long, as it is."""
+    for token in state.tokens:
+        if token.type != "inline":
+            continue
+        assert token.children is not None
+        if token.content.count("[") <= MAX_BRACKETS:
+            state.md.inline.parse(token.content, state.md, state.env, token.children)
+            continue
+        for number, line in enumerate(token.content.split("\n")):
+            token.children += [Token("softbreak", "br", 0)] if number else []
+            token.children.append(Token("text", "", 0, content=line))
+
+
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "breaks": True, "maxNesting": MAX_NESTING})
     parser.enable(["table", "strikethrough"])
     # Text that only looks like markup by accident: indented lines, a line of dashes under another, `&amp;`. And
     # `[x]: y`, which would not be shown at all.
     parser.disable(["code", "lheading", "reference", "html_block", "html_inline", "entity"])
+    parser.core.ruler.at("inline", _read_lines)
     parser.inline.ruler.at("newline", _keep_the_line_end)
     parser.inline.ruler.before("escape", "bare_address", _bare_address)
     parser.validateLink = is_link  # type: ignore[method-assign,assignment]
@@ -85,6 +103,8 @@ def _parser() -> MarkdownIt:
 
 
 PARSER: Final = _parser()
+_BLOCKS: Final = _parser()
+_BLOCKS.core.ruler.enableOnly(["normalize", "block"])
 
 
 def read(markdown: str) -> list[Token] | None:
@@ -95,6 +115,11 @@ def read(markdown: str) -> list[Token] | None:
     if any(token.level >= MAX_NESTING - 2 for token in tokens):
         return None
     return tokens
+
+
+def blocks(markdown: str) -> list[Token]:
+    """Of a text of any length, without what stands in them: code that goes on in the next message must stay code."""
+    return _BLOCKS.parse(markdown)
 
 
 def lines_of(markdown: str) -> list[str]:

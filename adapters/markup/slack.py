@@ -5,10 +5,8 @@ import re
 from typing import Final
 
 from adapters.markup.layout import Kind, Span, lay_out
-from adapters.markup.weaving import Piece, weave
+from adapters.markup.weaving import NOTHING, Piece, in_line, unfenced, weave
 
-# A sign inside a word is none to Slack, unless something without width stands between.
-_NOTHING: Final = "\u200b"
 _SIGNS: Final[dict[Kind, str]] = {"bold": "*", "heading": "*", "italic": "_", "strike": "~", "code": "`"}
 # What Slack would take for a sign although the writer did not mean one.
 _ACCIDENTAL: Final = re.compile(r"(?<![^\W_])([*_~`])(?=\S(?:[^\n]{0,300}\S)?\1(?![^\W_]))")
@@ -24,18 +22,23 @@ class _Mrkdwn:
             return "```\n", "\n```"
         if span.kind == "link":
             return f"<{_address(span.detail)}|", ">"
-        # Labels of links have no signs, and a backtick cannot stand in code.
-        if inside.is_in("link") or span.kind not in _SIGNS or (span.kind == "code" and "`" in inside.text):
+        if inside.is_in("link") or span.kind not in _SIGNS:  # labels of links have no signs
             return "", ""
         sign = _SIGNS[span.kind]
-        return (_NOTHING if inside.before.isalnum() else "") + sign, sign + (_NOTHING if inside.after.isalnum() else "")
+        if span.kind == "code" and "`" in inside.text:  # which only a block can hold, in the middle of a line too
+            sign = "```"
+        # A sign inside a word is none to Slack, unless something without width stands between.
+        apart = inside.before.isalnum() or inside.before == "`"
+        return (NOTHING if apart else "") + sign, sign + (NOTHING if inside.after.isalnum() else "")
 
     def literal(self, piece: Piece) -> str:
         text = piece.text
-        if piece.is_in("pre"):
-            text = text.replace("```", f"``{_NOTHING}`")
-        elif not piece.is_in("url", "link") and not (piece.is_in("code") and "`" not in text):
-            text = _ACCIDENTAL.sub(rf"\1{_NOTHING}", text)
+        if piece.is_in("pre", "link"):
+            text = unfenced(text)
+        elif piece.is_in("code"):
+            text = in_line(text)
+        elif not piece.is_in("url"):
+            text = _ACCIDENTAL.sub(rf"\1{NOTHING}", text)
         return escape(text)
 
 

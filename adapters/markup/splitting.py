@@ -10,7 +10,7 @@ from typing import Final
 from markdown_it.token import Token
 from wcwidth import grapheme_boundary_before
 
-from adapters.markup.document import lines_of, read
+from adapters.markup.document import blocks, lines_of
 
 # Where to break, best first. A break that leaves more of the room empty is not taken while there is a lesser one.
 _BREAKS: Final = (
@@ -20,13 +20,15 @@ _BREAKS: Final = (
     re.compile(r"[ \t]+"),
 )
 _MOST_EMPTY: Final = 0.5
+# This part of a room need not be filled.
+_SPARE: Final = 32
 _EMPTY_LINES: Final = re.compile(r"(?:[ \t]*\n)*")
 _SPACE: Final = re.compile(r"[ \t]*")
 # At the beginning of a line this would be markup; where it stands it is not.
 _WOULD_BE_MARKUP: Final = re.compile(r"(?:[-+*]|#{1,6}|\d{1,9}[.)])(?:\s|\Z)|>|```|~~~|([-*_])(?:[ \t]*\1){2}")
 # What is ugly in two halves: links, code, what is bold or struck out.
 _WHOLES: Final = re.compile(
-    r"!?\[[^\[\]\n]{0,500}\]\([^()\s]{0,2000}\)|(`+)[^`\n]+\1(?!`)|(\*\*|__|~~)(?=\S)[^\n]{1,500}?\2|\\[!-/:-@\[-`{-~]"
+    r"!?\[[^\[\]\n]{0,500}\]\([^()\s]{0,2000}\)|(?<!`)(`{1,9}+)[^`\n]{1,500}+\1(?!`)|(\*\*|__|~~)(?=\S)[^\n]{1,500}?\2|\\[!-/:-@\[-`{-~]"
 )
 
 
@@ -56,7 +58,7 @@ class _Splitting:
         self._limit = limit
         self._length = length
         # What leaves no room for its contents is broken like any text.
-        found = _blocks(read(markdown) or [], lines)
+        found = _blocks(blocks(markdown), lines)
         self._blocks = [block for block in found if length(f"{block.opening}x{block.closing}") <= limit * 3 // 4]
         self._heads = [block.head for block in self._blocks]
         self._wholes = [match.span() for match in _WHOLES.finditer(self._text)]
@@ -88,25 +90,39 @@ class _Splitting:
         return room
 
     def _room(self, start: int) -> int:
-        """The farthest that fits, as far as one can tell by halving."""
-        fitting, size = start + 1, self._limit
+        """The farthest that fits, as far as one can tell; of a large room some may stay empty, since measuring takes
+        most of the time of all this."""
+        spare, size = self._limit // _SPARE, self._limit
+        fitting, shorter = start + 1, 0
         while True:
             too_far = min(start + size, len(self._text))
-            if not self._fits(start, too_far):
+            longer = self._measured(start, too_far)
+            if longer > self._limit:
                 break
-            if too_far == len(self._text):
+            if too_far == len(self._text) or self._limit - longer < spare:
                 return too_far
-            fitting, size = too_far, size * 2
-        while too_far - fitting > 1:
+            fitting, shorter, size = too_far, longer, size * 2
+        guesses = 0
+        while too_far - fitting > max(1, spare):
+            guesses += 1
             middle = (fitting + too_far) // 2
-            if self._fits(start, middle):
-                fitting = middle
+            if guesses % 2:  # most texts are as long as they look, and the others are halved
+                share = (self._limit - shorter) / max(1, longer - shorter)
+                middle = min(max(fitting + int((too_far - fitting) * share), fitting + 1), too_far - 1)
+            measured = self._measured(start, middle)
+            if measured > self._limit:
+                too_far, longer = middle, measured
+            elif self._limit - measured < spare:
+                return middle
             else:
-                too_far = middle
+                fitting, shorter = middle, measured
         return fitting
 
     def _fits(self, start: int, end: int) -> bool:
-        return self._length(self._part(start, end)) <= self._limit
+        return self._measured(start, end) <= self._limit
+
+    def _measured(self, start: int, end: int) -> int:
+        return self._length(self._part(start, end))
 
     def _break(self, start: int, room: int) -> int:
         """The best place to break between `start` and `room`."""

@@ -3,12 +3,17 @@
 Styles end with their line and begin anew in the next, without space at their edges: platforms take `* this*`, or a sign
 that is closed lines later, for text."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Protocol
+from typing import Final, Protocol
 
 from adapters.markup.layout import Kind, Laid, Span
+
+# Without width: what stands on both sides of it is not read as one sign.
+NOTHING: Final = "\u200b"
+_BEFORE_A_BACKTICK: Final = re.compile("`(?=`)")
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,16 @@ class Signs(Protocol):
 
     def literal(self, piece: Piece) -> str:
         """The text so that the platform shows exactly it."""
+
+
+def unfenced(text: str) -> str:
+    """For code: no two backticks side by side, so that nothing in it can end it."""
+    return _BEFORE_A_BACKTICK.sub(f"`{NOTHING}", text)
+
+
+def in_line(text: str) -> str:
+    """The same for code between two or more backticks in a line, with which its own must not stand together."""
+    return (NOTHING if text.startswith("`") else "") + unfenced(text) + (NOTHING if text.endswith("`") else "")
 
 
 def weave(laid: Laid, signs: Signs, quote: str) -> str:

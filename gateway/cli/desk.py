@@ -13,6 +13,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 import typer
 from rich.console import Console
 from rich.markup import escape
+from sqlalchemy.exc import DataError, IntegrityError
 
 from adapters.errors import AdapterError
 from adapters.registry import Registry
@@ -76,6 +77,8 @@ def run(command: Callable[[Desk], Awaitable[T]], *, broker: bool = False) -> T:
         fail(str(error), EX_UNAVAILABLE)
     except (SettingsError, StoreError, RefusedError, AdapterError) as error:
         fail(str(error))
+    except (DataError, IntegrityError) as error:
+        fail(f"the database does not take this: {str(error.orig).splitlines()[0]}")
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
 
@@ -86,6 +89,17 @@ async def _at_desk(settings: Settings, command: Callable[[Desk], Awaitable[T]]) 
         return await command(desk)
     finally:
         await desk.close()
+
+
+def check_name(what: str, name: str, most: int = 255) -> str:
+    """The name of a place, a person or a platform, as people type it; anything that cannot be one is refused."""
+    if not name.strip():
+        fail(f"{what} is empty", 2)
+    if len(name) > most:
+        fail(f"{what} has {len(name)} characters; at most {most} are taken", 2)
+    if any(unicodedata.category(char) in _INVISIBLE for char in name):
+        fail(f"{what} {name!r} has characters that cannot be seen", 2)
+    return name
 
 
 def fail(message: str, code: int = 1) -> NoReturn:

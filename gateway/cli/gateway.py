@@ -152,7 +152,10 @@ async def add_token(conn: AsyncConnection, name: str, token: str, agent: str | N
     user_id = user_id_of(WEB, name)
     if await find_place(conn, WEB, name) is not None and not await is_user(conn, user_id):
         # Whoever had that name could read all that was said there.
-        raise RefusedError(f"there is a chat {name!r} of several people: choose another name")
+        raise RefusedError(
+            f"there is a chat {name!r} of several people: choose another name. (A person's own chat is made with their "
+            "token and wired by --agent, not beforehand by `longshore wire`.)"
+        )
     await insert_ignoring(conn, User, id=user_id, kind=WEB, display_name=name)
     place = await ensure_messaging_group(conn, WEB, name)
     await insert_ignoring(conn, UserDm, user_id=user_id, channel_type=WEB, messaging_group_id=place)

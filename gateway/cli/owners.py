@@ -7,7 +7,7 @@ from rich.table import Table
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, out, print_json, run, shown
+from gateway.cli.desk import Desk, check_name, out, print_json, run, shown
 from gateway.cli.people import BY, print_code
 from models.groups import MessagingGroup, ensure_messaging_group
 from models.people import UserDm, UserRole, grant, remember_dm, remember_user
@@ -31,9 +31,18 @@ def invite(
 def add(
     channel: Annotated[str, typer.Argument(help="the platform, e.g. webhook")],
     user: Annotated[str, typer.Argument(help="the person's id on it")],
-    chat: Annotated[str, typer.Argument(help="the place on it where they read: a direct chat, an endpoint")],
+    chat: Annotated[
+        str,
+        typer.Argument(
+            help="the place on it where they read: a direct chat, an endpoint; "
+            "if it begins with a dash, put -- before the names"
+        ),
+    ],
 ) -> None:
     """Make somebody an owner, and say where to tell them things."""
+    for what, name in (("the platform", channel), ("the person", f"{channel}:{user}"), ("the place", chat)):
+        check_name(what, name)
+    check_name("the person's id", user)
 
     async def command(desk: Desk) -> None:
         desk.registry.channels.get(channel)
@@ -64,7 +73,7 @@ def list_owners(as_json: Annotated[bool, typer.Option("--json")] = False) -> Non
             .order_by(UserRole.user_id)
         )
 
-        async def work(conn: AsyncConnection) -> list[dict[str, str]]:
+        async def work(conn: AsyncConnection) -> list[dict[str, str | None]]:
             return [dict(row._mapping) for row in (await conn.execute(query)).all()]
 
         rows = await desk.db.read(work)
@@ -75,7 +84,8 @@ def list_owners(as_json: Annotated[bool, typer.Option("--json")] = False) -> Non
         else:
             table = Table("owner", "told on", box=None, header_style="dim")
             for row in rows:
-                table.add_row(shown(row["user_id"]), shown(f"{row['channel_type']} {row['platform_id']}"))
+                told = f"{row['channel_type']} {row['platform_id']}" if row["channel_type"] else "no chat yet"
+                table.add_row(shown(row["user_id"]), shown(told))
             out.print(table)
 
     run(command)

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import Desk, check_name, fail, out, print_json, run, shown
 from gateway.cli.figures import ago
 from models.groups import find_agent_group
 from models.people import dms_of, find_user, grant, remember_user, standings, withdraw
@@ -49,6 +49,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json")] = False,
 ) -> None:
     """Show one person: roles, memberships, and where they are told things."""
+    check_name("the person", user)
 
     async def command(desk: Desk) -> None:
         async def look(conn: AsyncConnection) -> tuple[Any, list[Any], list[Any]]:
@@ -82,8 +83,8 @@ def add(
     _check(role, agent)
 
     async def command(desk: Desk) -> None:
-        channel, _, sender = user.partition(":")
-        if not sender or len(user) > MAX_ID:
+        channel, _, sender = check_name("the person", user, MAX_ID).partition(":")
+        if not sender.strip():
             fail(f"{user!r} is not a person: write the platform and the id, telegram:123456", 2)
         desk.registry.channels.get(channel)
 
@@ -110,6 +111,7 @@ def remove(
     agent: Annotated[str | None, typer.Option(help="only for this agent")] = None,
 ) -> None:
     """Take roles and memberships away: all of them, or some."""
+    check_name("the person", user)
 
     async def command(desk: Desk) -> None:
         async def work(conn: AsyncConnection) -> int:

@@ -49,7 +49,8 @@ def route(
 
 
 async def _explained(conn: AsyncConnection, desk: Desk, incoming: Incoming, direct: bool) -> dict[str, Any]:
-    visit = Visit(incoming, direct, trusted=False, key=visit_key(incoming, ""))
+    trusted = desk.registry.channels.get(incoming.channel_type).capabilities.trusted
+    visit = Visit(incoming, direct, trusted, key=visit_key(incoming, ""))
     return await explain(conn, desk.registry, desk.settings, visit)
 
 

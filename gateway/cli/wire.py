@@ -1,13 +1,12 @@
 """`longshore wire`, `wirings` and `unwire`: where agents listen, to what, and what becomes of strangers there."""
 
-import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import typer
 from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, FollowUp, fail, out, print_json, run, shown
+from gateway.cli.desk import Desk, FollowUp, check_name, fail, out, print_json, run, shown
 from models.base import AnyRow
 from models.groups import (
     Wiring,
@@ -19,14 +18,22 @@ from models.groups import (
     set_place,
 )
 from models.upsert import insert_or_update
+from workers.intake.patterns import find_fault
 
 Policy = Literal["strict", "request_approval", "public"]
+MAX_PRIORITY: Final = 1_000_000
+CHAT_HELP: Final = "the place on it; if it begins with a dash, put -- before the names"
+_AT_WORK: Final = {
+    "interrupt": "is interrupted by more",
+    "separate": "takes more one by one",
+    "reject": "refuses more while at work",
+}
 
 
 def wire(
     agent: Annotated[str, typer.Argument(help="the agent group")],
     channel: Annotated[str, typer.Argument(help="the platform, e.g. webhook")],
-    chat: Annotated[str, typer.Argument(help="the place on it")],
+    chat: Annotated[str, typer.Argument(help=CHAT_HELP)],
     pattern: Annotated[str | None, typer.Option(help="answer only what matches this regular expression")] = None,
     mention_only: Annotated[bool, typer.Option(help="answer only when mentioned")] = False,
     include_sender: Annotated[
@@ -47,13 +54,15 @@ def wire(
         FollowUp,
         typer.Option(help="a message to an agent at work joins it, interrupts it, waits, or is refused"),
     ] = "enqueue",
-    priority: Annotated[int, typer.Option(help="higher is asked first")] = 0,
+    priority: Annotated[int, typer.Option(min=-MAX_PRIORITY, max=MAX_PRIORITY, help="higher is asked first")] = 0,
     unknown: Annotated[
         Policy | None,
         typer.Option(help="strangers there are turned away, asked about, or heard; a new place is strict"),
     ] = None,
 ) -> None:
     """Let an agent listen in a place. Wired again, it listens as said the last time."""
+    check_name("the platform", channel, 50)
+    check_name("the place", chat)
     rules = _rules(channel, pattern, mention_only, include_sender or [], exclude_sender or [], sticky)
     if scope == "allowlisted" and "includeSenders" not in rules:
         fail("--scope allowlisted hears only those named with --include-sender: name somebody", 2)
@@ -96,17 +105,18 @@ def _rules(
 ) -> dict[str, Any]:
     rules: dict[str, Any] = {}
     if pattern is not None:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            fail(f"--pattern {pattern!r} is not a regular expression: {error}", 2)
-        rules["pattern"] = pattern
+        if (fault := find_fault(pattern)) is not None:
+            fail(f"--pattern {pattern!r} {fault}", 2)
+        rules["pattern"] = check_name("--pattern", pattern)
     if mention_only:
         rules["mentionOnly"] = True
     # People are named telegram:123 elsewhere.
     for rule, senders in (("includeSenders", include), ("excludeSenders", exclude)):
         if senders:
-            rules[rule] = [sender.removeprefix(f"{channel}:") for sender in senders]
+            rules[rule] = [check_name("a sender", sender.removeprefix(f"{channel}:")) for sender in senders]
+    both = sorted({*rules.get("includeSenders", ())} & {*rules.get("excludeSenders", ())})
+    if both:
+        fail(f"{', '.join(both)} cannot be both included and excluded", 2)
     if mention_only if sticky is None else sticky:
         rules["sticky"] = True
     return rules
@@ -115,9 +125,11 @@ def _rules(
 def unwire(
     agent: Annotated[str, typer.Argument(help="the agent group")],
     channel: Annotated[str, typer.Argument(help="the platform")],
-    chat: Annotated[str, typer.Argument(help="the place on it")],
+    chat: Annotated[str, typer.Argument(help=CHAT_HELP)],
 ) -> None:
     """Let an agent listen in a place no more. What was said there stays."""
+
+    check_name("the place", chat)
 
     async def command(desk: Desk) -> None:
         async def work(conn: AsyncConnection) -> bool:
@@ -141,9 +153,9 @@ def wirings(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
         elif not rows:
             out.print("no agent listens anywhere: [bold]longshore wire AGENT CHANNEL CHAT[/bold]")
         else:
-            table = Table(
-                "where", "strangers", "agent", "priority", "answers", "sessions", box=None, header_style="dim"
-            )
+            table = Table(box=None, header_style="dim")
+            for title in ("where", "strangers", "agent", "priority", "answers", "sessions"):
+                table.add_column(title, no_wrap=title == "strangers")
             for row in rows:
                 where = shown(f"{row.channel_type} {row.platform_id}")
                 mode = {"shared": "one", "per-thread": "per thread"}[row.session_mode]
@@ -155,11 +167,13 @@ def wirings(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
 
 
 def _answers(row: AnyRow) -> str:
-    rules = row.trigger_rules or {}
+    rules, triggered = row.trigger_rules or {}, row.response_scope == "triggered"
     words = [f"what matches {rules['pattern']!r}"] if rules.get("pattern") else []
     words += ["mentions"] if rules.get("mentionOnly") else []
     words += [f"only {', '.join(map(str, rules['includeSenders']))}"] if rules.get("includeSenders") else []
+    words = words or ["mentions" if triggered else "everything"]
     words += [f"not {', '.join(map(str, rules['excludeSenders']))}"] if rules.get("excludeSenders") else []
     words += ["follows threads"] if rules.get("sticky") else []
-    said = "; ".join(words) or ("mentions" if row.response_scope == "triggered" else "everything")
-    return shown(f"{said}; overhears the rest" if row.response_scope == "triggered" else said)
+    words += ["overhears the rest"] if triggered else []
+    words += [_AT_WORK[row.follow_up]] if row.follow_up in _AT_WORK else []
+    return shown("; ".join(words))

@@ -15,10 +15,9 @@ from gateway.http.callers import Caller, caller_of
 from models.base import AnyRow, now
 from models.consent import Approval, PendingQuestion
 from models.groups import AgentGroup, MessagingGroup
-from models.people import UserDm
 from models.sessions import Session
 from workers.consent.approvals import decide, may_decide
-from workers.consent.questions import give_answer, may_answer
+from workers.consent.questions import give_answer, may_answer, senders_of
 from workers.intake.access import NEEDED, Act, Standing, standing_of
 from workers.intake.doors import House, ring_for
 from workers.intake.refusals import RefusedError
@@ -31,6 +30,7 @@ class Decision(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     decision: Literal["approve", "deny"]
+    payload_hash: str | None = Field(None, max_length=64)  # of what was looked at: nothing else is decided
 
 
 class GivenAnswer(BaseModel):
@@ -45,14 +45,15 @@ def api_routes(house: House) -> APIRouter:
 
     @router.get("/approvals")
     async def approvals(caller: Annotated[Caller, known]) -> JSONResponse:
-        rows = await house.db.read(lambda conn: _theirs(conn, caller, _open_approvals(), Act.APPROVE))
+        rows = await house.db.read(lambda conn: _approvals_of(conn, caller))
         return JSONResponse({"approvals": [_approval(row) for row in rows]})
 
     @router.post("/approvals/{approval_id}")
     async def decide_one(approval_id: RowId, given: Decision, caller: Annotated[Caller, known]) -> JSONResponse:
         await house.db.read(lambda conn: _check_approval(conn, caller, approval_id))
         try:
-            decided = await decide(house.db, approval_id, approve=given.decision == "approve", user_id=caller.user_id)
+            approve, shown = given.decision == "approve", given.payload_hash
+            decided = await decide(house.db, approval_id, approve=approve, user_id=caller.user_id, shown=shown)
         except RefusedError as error:
             raise HTTPException(409, str(error)) from None
         ring_for(house, decided.wakes, decided.deliveries)
@@ -60,7 +61,7 @@ def api_routes(house: House) -> APIRouter:
 
     @router.get("/questions")
     async def questions(caller: Annotated[Caller, known]) -> JSONResponse:
-        rows = await house.db.read(lambda conn: _theirs(conn, caller, _open_questions(), Act.ANSWER))
+        rows = await house.db.read(lambda conn: _questions_of(conn, caller))
         return JSONResponse({"questions": [_question(row) for row in rows]})
 
     @router.post("/questions/{question_id}")
@@ -76,13 +77,36 @@ def api_routes(house: House) -> APIRouter:
     return router
 
 
-async def _theirs(conn: AsyncConnection, caller: Caller, query: Select[Any], act: Act) -> Sequence[AnyRow]:
+async def _approvals_of(conn: AsyncConnection, caller: Caller) -> list[AnyRow]:
     """Those the caller may decide about."""
-    rows = (await conn.execute(query.limit(LIMIT))).all()
-    standings: dict[str, Standing] = {}
-    for group in {row.agent_group_id for row in rows}:
-        standings[group] = await standing_of(conn, caller.user_id, group)
-    return [row for row in rows if _is_for(row, caller, standings[row.agent_group_id], act)]
+    rows = (await conn.execute(_open_approvals().limit(LIMIT))).all()
+    standings = await _standings(conn, caller, rows)
+    return [row for row in rows if standings[row.agent_group_id] >= NEEDED[Act.APPROVE]]
+
+
+async def _questions_of(conn: AsyncConnection, caller: Caller) -> list[AnyRow]:
+    """Those the caller may answer."""
+    rows = (await conn.execute(_open_questions().limit(LIMIT))).all()
+    standings = await _standings(conn, caller, rows)
+    known = [row for row in rows if standings[row.agent_group_id] >= NEEDED[Act.ANSWER]]
+    others = await _put_to_others(
+        conn, caller, [row for row in known if standings[row.agent_group_id] < Standing.ADMIN]
+    )
+    return [row for row in known if row.id not in others]
+
+
+async def _standings(conn: AsyncConnection, caller: Caller, rows: Sequence[AnyRow]) -> dict[str, Standing]:
+    """What the caller is to each agent."""
+    groups = {row.agent_group_id for row in rows}
+    return {group: await standing_of(conn, caller.user_id, group) for group in groups}
+
+
+async def _put_to_others(conn: AsyncConnection, caller: Caller, questions: Sequence[AnyRow]) -> set[str]:
+    """Those (by id) that are none of the caller's, unless they are an admin: what an agent asks in a chat of one person
+    is for whom its turn answers. A place that is not known to be for several is private."""
+    private = [row for row in questions if not row.is_group]
+    senders = await senders_of(conn, {row.turn_id for row in private})
+    return {row.id for row in private if (row.turn_id, caller.user_id) not in senders}
 
 
 async def _check_approval(conn: AsyncConnection, caller: Caller, approval_id: str) -> None:
@@ -98,17 +122,9 @@ async def _check_question(conn: AsyncConnection, caller: Caller, question_id: st
     row = (await conn.execute(_questions().where(PendingQuestion.id == question_id))).one_or_none()
     if row is None or not await may_answer(conn, row, caller.user_id):
         raise HTTPException(404, "there is no such question, or it is none of yours")
-    if _is_anothers(row, caller) and await standing_of(conn, caller.user_id, row.agent_group_id) < Standing.ADMIN:
+    standing = await standing_of(conn, caller.user_id, row.agent_group_id)
+    if standing < Standing.ADMIN and await _put_to_others(conn, caller, [row]):
         raise HTTPException(403, f"{row.folder} asked somebody else, in their direct chat")
-
-
-def _is_for(row: AnyRow, caller: Caller, standing: Standing, act: Act) -> bool:
-    return standing >= NEEDED[act] and (standing >= Standing.ADMIN or not _is_anothers(row, caller))
-
-
-def _is_anothers(row: AnyRow, caller: Caller) -> bool:
-    """What an agent asks somebody in their direct chat is theirs to answer, and its admins'."""
-    return getattr(row, "chat_of", None) not in (None, caller.user_id)
 
 
 def _approvals() -> Select[Any]:
@@ -125,18 +141,16 @@ def _open_approvals() -> Select[Any]:
 
 
 def _questions() -> Select[Any]:
-    chat_of = (
-        select(UserDm.user_id)
-        .join(MessagingGroup, MessagingGroup.id == UserDm.messaging_group_id)
+    is_group = (
+        select(MessagingGroup.is_group)
         .where(
             MessagingGroup.channel_type == PendingQuestion.channel_type,
             MessagingGroup.platform_id == PendingQuestion.platform_id,
         )
-        .limit(1)
         .scalar_subquery()
     )
     return (
-        select(PendingQuestion.__table__, Session.agent_group_id, AgentGroup.folder, chat_of.label("chat_of"))
+        select(PendingQuestion.__table__, Session.agent_group_id, AgentGroup.folder, is_group.label("is_group"))
         .join(Session, Session.id == PendingQuestion.session_id)
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
     )

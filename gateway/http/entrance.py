@@ -1,7 +1,8 @@
-"""What stands before every route: bodies that are not too long, and errors that strangers can read.
+"""What stands before every route: bodies that are neither too long nor too slow, and errors that strangers can read.
 
 Nothing of the inside is ever shown: no traceback, no statement, no value that was sent."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -17,11 +18,14 @@ from models.errors import StoreError
 log = structlog.get_logger()
 
 MAX_BODY_BYTES: Final = 1 << 20
+BODY_SECONDS: Final = 20.0  # for all of it: who sends slowly must not keep others out
 RETRY_AFTER_SECONDS: Final = "5"
+_CLOSE: Final = {"Connection": "close"}  # the rest of the body is on its way: nobody wants to read it
 
 
 class BodyLimit:
-    """Ends reading, and so the request, at the first byte too many; said beforehand or not."""
+    """Ends reading, and so the request, at the first byte too many, said beforehand or not, and when it takes too
+    long."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -33,12 +37,19 @@ class BodyLimit:
         said = dict(scope["headers"]).get(b"content-length", b"0")
         too_long = not said.isdigit() or len(said) > 15 or int(said) > MAX_BODY_BYTES
         size = 0
+        deadline: float | None = asyncio.get_running_loop().time() + BODY_SECONDS
 
         async def bounded() -> Message:
-            nonlocal size
+            nonlocal size, deadline
             if too_long:
                 raise _too_long()
-            message = await receive()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    message = await receive()
+            except TimeoutError:
+                raise HTTPException(408, f"the body took longer than {BODY_SECONDS:g} s", _CLOSE) from None
+            if not message.get("more_body"):
+                deadline = None  # what comes now is that they hang up
             size += len(message.get("body", b""))
             if size > MAX_BODY_BYTES:
                 raise _too_long()
@@ -48,9 +59,7 @@ class BodyLimit:
 
 
 def _too_long() -> HTTPException:
-    # The rest of the body is on its way: nobody wants to read it.
-    headers = {"Connection": "close"}
-    return HTTPException(413, f"the body is too long: at most {MAX_BODY_BYTES} bytes are taken", headers)
+    return HTTPException(413, f"the body is too long: at most {MAX_BODY_BYTES} bytes are taken", _CLOSE)
 
 
 def explain_errors(app: FastAPI) -> None:

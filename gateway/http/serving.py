@@ -10,10 +10,13 @@ from typing import Final
 
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 # What is being answered has so long when the process is told to stop; whoever waits for an agent is let go at once.
 GRACE_SECONDS: Final = 10
 CONNECTIONS: Final = 2000  # at once
+HEAD_SECONDS: Final = 20.0  # for the head of a request, and for what is still coming after the answer
+IDLE_SECONDS: Final = 5  # between two requests of one connection
 
 
 async def serve(app: FastAPI, listener: socket.socket) -> None:
@@ -34,6 +37,7 @@ def make_server(app: FastAPI) -> uvicorn.Server:
     return _Server(
         uvicorn.Config(
             app,
+            http=_Hurried,
             ws="none",
             log_config=None,
             log_level=logging.WARNING,
@@ -42,9 +46,42 @@ def make_server(app: FastAPI) -> uvicorn.Server:
             proxy_headers=False,
             server_header=False,
             limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=GRACE_SECONDS,
         )
     )
+
+
+class _Hurried(H11Protocol):
+    """A connection on which nothing is being answered is ended when its next request does not come in time: enough that
+    only dribble would otherwise keep everybody else out."""
+
+    _hurry: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._wait_for_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_request(self) -> None:
+        self._stop_waiting()
+        if not self.transport.is_closing():
+            self._hurry = self.loop.call_later(HEAD_SECONDS, self._end_unless_answering)
+
+    def _stop_waiting(self) -> None:
+        if self._hurry is not None:
+            self._hurry.cancel()
+
+    def _end_unless_answering(self) -> None:
+        if self.cycle is None or self.cycle.response_complete:
+            self.transport.abort()
 
 
 class _Server(uvicorn.Server):

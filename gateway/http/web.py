@@ -1,6 +1,7 @@
 """The `web` channel over HTTP: saying something in a chat, reading what was said there, following it live, and pressing
 buttons. Whoever calls is known by their token, and sees their own direct chat and those of agents they may talk to."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -25,13 +26,14 @@ from workers.intake.doors import House, take_in
 _PRINTABLE: Final = r"^[^\x00-\x1f/]+$"
 Chat = Annotated[str, InPath(max_length=255, pattern=_PRINTABLE)]
 MAX_TEXT: Final = 100_000
+STREAMS: Final = 20  # at once, with one token
 _OF_WEB: Final = b'"channel":"web"'  # in the event of every delivery to a chat
 
 
 class Said(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    id: str | None = Field(None, min_length=1, max_length=255)  # the same one is taken once
+    id: str | None = Field(None, min_length=1, max_length=150)  # the same one of the same person is taken once
     text: str = Field(min_length=1, max_length=MAX_TEXT)
     thread: str | None = Field(None, min_length=1, max_length=255)
 
@@ -47,6 +49,19 @@ def web_routes(house: House, stirrings: Stirrings) -> APIRouter:
     router = APIRouter(prefix="/web")
     known = Depends(caller_of(house))
     channel = house.registry.channels.get(WEB)
+
+    streams: Counter[str] = Counter()
+
+    async def stream(caller: Annotated[Caller, known]) -> AsyncIterator[None]:
+        if streams[caller.token] >= STREAMS:
+            raise HTTPException(429, f"{STREAMS} streams are open with this token: close one first")
+        streams[caller.token] += 1
+        try:
+            yield
+        finally:
+            streams[caller.token] -= 1
+            if not streams[caller.token]:
+                del streams[caller.token]
 
     async def room(chat: Chat, caller: Annotated[Caller, known]) -> Room:
         found = await house.db.read(lambda conn: room_of(conn, caller, chat))
@@ -71,7 +86,8 @@ def web_routes(house: House, stirrings: Stirrings) -> APIRouter:
         await their_own(caller, chat)
         message = InboundMessage(
             platform_id=chat,
-            platform_message_id=said.id or new_id(),
+            # Others in the chat may count theirs the same way.
+            platform_message_id=f"{caller.name}:{said.id or new_id()}",
             content={"text": said.text},
             thread_id=said.thread,
             sender_id=caller.name,
@@ -92,7 +108,7 @@ def web_routes(house: House, stirrings: Stirrings) -> APIRouter:
         shown = await house.db.read(lambda conn: _look(conn, room, cursor))
         return JSONResponse({"messages": shown, "next": shown[-1]["cursor"] if shown else after})
 
-    @router.get("/{chat}/events", response_class=EventSourceResponse)
+    @router.get("/{chat}/events", response_class=EventSourceResponse, dependencies=[Depends(stream)])
     async def follow(
         room: Annotated[Room, Depends(room)],
         caller: Annotated[Caller, known],

@@ -413,6 +413,7 @@ async def test_a_request_signed_for_one_endpoint_is_not_another_s(server: Webhoo
         ('["hunter2"]', "LONGSHORE_WEBHOOKS at top: Input should be an object"),
         ('{"crm": {"url": "hunter2", "secret": "hunter2"}}', "LONGSHORE_WEBHOOKS at crm.url: Input should be a valid"),
         ('{"crm": {"url": "http://x", "secret": ["hunter2"]}}', "LONGSHORE_WEBHOOKS at crm.secret: Input should be"),
+        ('{"crm/eu": {"secret": "hunter2"}}', "LONGSHORE_WEBHOOKS at crm/eu.[key]: Value error, the name of"),
         ('{"crm": {"url": "http://x"}}', "LONGSHORE_WEBHOOKS at crm.secret: Field required"),
         ('{"crm": {"url": "http://x", "secret": "hunter2", "key": "hunter2"}}', "LONGSHORE_WEBHOOKS at crm.key: Extra"),
     ],

@@ -29,9 +29,9 @@ from adapters.channels.email import channel as email
 from adapters.channels.email.settings import EmailSettings, Server
 from adapters.channels.email.threads import in_thread
 from adapters.errors import ChannelError, DeliveryError
+from tests.support.certificates import Authority
 from tests.support.mail_server import ADDRESS, PASSWORD, USER, MailServer, SmtpFault
 from tests.support.servers import free_port, wait_until
-from tests.unit.adapters.test_web import Authority
 
 ADA: Final = "ada@example.com"
 ROOT: Final = "<root-1@example.com>"
@@ -552,7 +552,7 @@ async def test_a_mail_that_cannot_be_read_does_not_stop_those_behind_it(
     assert {line["uid"]: line["why"] for line in logs if line["event"] == "email.passed_over"} == {
         bad: "its From has no address that could be answered",
         refused: "[SERVERBUG] this one is broken",
-        nested: "RecursionError",
+        nested: "its parts are nested too deeply: it names multipart/ more than 20 times",
     }
 
 

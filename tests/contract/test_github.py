@@ -17,6 +17,7 @@ from adapters.channels.conformance import CHECKS, FAULTS, Check, Fault, Forgery,
 from adapters.channels.github import GithubChannel
 from adapters.channels.github.events import read_event
 from adapters.errors import ChannelError, DeliveryError, MalformedError, SignatureError
+from tests.support.channel_settings import complaint_about
 from tests.support.github_api import LOGIN, REPOSITORY, SECRET, TOKEN, GithubApi
 from tests.support.rest_stand_in import Said
 
@@ -29,9 +30,10 @@ EXCUSED = {
 NAMES = {"message-1": "issues/comments/4242", "thread-9": "issues/9", "ada": "583231"}
 PLACE = Destination(REPOSITORY, "issues/12")
 ADA: dict[str, Any] = {"id": 583231, "login": "ada", "type": "User"}
+OTHER: dict[str, Any] = {"id": 583232, "login": "eve", "type": "User"}
 COMMENT: dict[str, Any] = {
     "action": "created",
-    "issue": {"number": 12, "title": "It breaks", "body": "see title"},
+    "issue": {"number": 12, "title": "It breaks", "body": "see title", "user": ADA},
     "comment": {"id": 4242, "body": "hi", "user": ADA},
     "repository": {"id": 1, "full_name": REPOSITORY},
     "sender": ADA,
@@ -53,7 +55,10 @@ PULL: dict[str, Any] = {
     "repository": {"id": 1, "full_name": REPOSITORY},
     "sender": ADA,
 }
-REVIEW = COMMENT | {"pull_request": {"number": 12}, "comment": {"id": 77, "body": "why?", "path": "a.py", "line": 3}}
+REVIEW = COMMENT | {
+    "pull_request": {"number": 12},
+    "comment": {"id": 77, "body": "why?", "path": "a.py", "line": 3, "user": ADA},
+}
 
 
 class GithubHarness:
@@ -75,7 +80,7 @@ class GithubHarness:
 
     def request(self, *, message_id: str, text: str, thread: str | None, sender: str) -> InboundRequest:
         number = int(NAMES[thread].split("/")[1]) if thread else 12
-        comment = {"id": int(NAMES[message_id].split("/")[-1]), "body": text}
+        comment = {"id": int(NAMES[message_id].split("/")[-1]), "body": text, "user": ADA}
         return self.signed("issue_comment", COMMENT | {"issue": {"number": number}, "comment": comment})
 
     def press(self, label: str, sender: str) -> InboundRequest:
@@ -194,6 +199,12 @@ def test_a_ping_and_what_nobody_asked_for_bring_nothing(event: str, github: Gith
         ("issue_comment", COMMENT | {"comment": {"id": 1, "body": None}}),
         ("issue_comment", COMMENT | {"sender": {"id": 5, "login": "renovate[bot]", "type": "Bot"}}),
         ("issues", COMMENT | {"action": "closed"}),
+        # What one person wrote is not said by another, who only brought it about.
+        ("issues", COMMENT | {"action": "opened", "sender": OTHER}),
+        ("issues", COMMENT | {"action": "opened", "issue": {"number": 12, "title": "of nobody", "user": None}}),
+        ("issue_comment", COMMENT | {"sender": OTHER}),
+        ("issue_comment", COMMENT | {"comment": {"id": 1, "body": "of nobody"}}),
+        ("pull_request_review_comment", REVIEW | {"sender": OTHER}),
         ("pull_request_review_comment", REVIEW | {"action": "edited"}),
         ("pull_request", PULL | {"action": "labeled"}),
         ("pull_request", PULL | {"sender": {"id": 5, "login": "renovate[bot]", "type": "Bot"}}),
@@ -213,7 +224,7 @@ def test_a_form_is_refused_with_the_setting_to_change(github: GithubHarness) -> 
 
 @pytest.mark.spec("C2")
 def test_a_new_issue_is_its_title_and_text(github: GithubHarness) -> None:
-    issue = {"number": 12, "title": "It breaks", "body": "ask @OCTO-agent"}
+    issue = {"number": 12, "title": "It breaks", "body": "ask @OCTO-agent", "user": ADA}
     found = heard(github, "issues", COMMENT | {"action": "opened", "issue": issue})
     assert found.content == {"text": "It breaks\n\nask @OCTO-agent"}
     assert (found.platform_id, found.thread_id) == (REPOSITORY, "issues/12")
@@ -300,13 +311,31 @@ def test_a_body_that_was_written_anew_is_refused(github: GithubHarness) -> None:
     ],
 )
 def test_a_mention_is_the_whole_name_with_its_sign(text: str, mention: bool, github: GithubHarness) -> None:
-    found = heard(github, "issue_comment", COMMENT | {"comment": {"id": 1, "body": text}})
+    found = heard(github, "issue_comment", COMMENT | {"comment": {"id": 1, "body": text, "user": ADA}})
     assert found.is_mention == mention
+
+
+@pytest.mark.spec("M16", "C6")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("@octo-agent /clear", "/clear"),
+        (" @Octo-Agent: approve 1a2b3c4d", "approve 1a2b3c4d"),
+        ("@octo-agent", "@octo-agent"),
+        ("@octo-agent @octo-agent hi", "@octo-agent hi"),
+        ("@octo-agent-2 hi @octo-agent", "@octo-agent-2 hi @octo-agent"),
+        ("ask @octo-agent", "ask @octo-agent"),
+    ],
+)
+def test_the_mention_before_what_is_said_is_not_part_of_it(text: str, said: str, github: GithubHarness) -> None:
+    found = heard(github, "issue_comment", COMMENT | {"comment": {"id": 1, "body": text, "user": ADA}})
+    assert (found.content["text"], found.is_mention) == (said, True)
 
 
 @pytest.mark.spec("C2", "C4")
 def test_its_own_comments_come_back_and_are_dropped(github: GithubHarness) -> None:
-    own = heard(github, "issue_comment", COMMENT | {"sender": {"id": 9, "login": LOGIN.upper(), "type": "User"}})
+    us = {"id": 9, "login": LOGIN.upper(), "type": "User"}
+    own = heard(github, "issue_comment", COMMENT | {"sender": us, "comment": COMMENT["comment"] | {"user": us}})
     assert not github.channel.accepts(own)
     assert github.channel.accepts(heard(github, "issue_comment", COMMENT))
 
@@ -427,9 +456,15 @@ async def test_a_thread_that_never_ends_is_not_read_for_ever(github: GithubHarne
         ("a <!-- never closed", "a &lt;!-- never closed"),
         ("in code: `<!-- x -->` and <!-- y", "in code: `<!-- x -->` and &lt;!-- y"),
         ("```html\n<!-- x -->\n```", "```html\n<!-- x -->\n```"),
+        # Programs that read comments take orders from lines like these, and from mentions of themselves.
+        ("see:\n/approve\n  /merge `x`/y a/b", "see:\n\\/approve\n  \\/merge `x`/y a/b"),
+        ("```\n/etc/hosts @renovate[bot]\n```", "```\n/etc/hosts @renovate[bot]\n```"),
+        ("@Dependabot rebase, @x[bot]", "@\u200bDependabot rebase, @\u200bx[bot]"),
+        ("@octo-org/everybody look", "@\u200bocto-org/everybody look"),
+        ("@ada, a@dependabot.com, @dependabots", "@ada, a@dependabot.com, @dependabots"),
     ],
 )
-async def test_what_an_agent_writes_is_all_visible_and_code_stays_as_it_is(
+async def test_what_an_agent_writes_is_all_visible_and_orders_nobody_and_code_stays_as_it_is(
     text: str, shown: str, github: GithubHarness
 ) -> None:
     receipt = await github.channel.deliver(message(text))
@@ -604,11 +639,8 @@ async def test_no_error_shows_the_token_even_if_github_repeats_it(github: Github
 def test_a_malformed_setting_is_named_and_not_shown(
     name: str, value: str, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(f"LONGSHORE_GITHUB_{name}", value)
-    with pytest.raises(ChannelError) as caught:
-        GithubChannel()
-    assert str(caught.value).startswith(f"LONGSHORE_GITHUB_{name} {complaint}")
-    assert "hunter2" not in str(caught.value)
+    said = complaint_about(f"LONGSHORE_GITHUB_{name}", value, GithubChannel, monkeypatch)
+    assert said.startswith(f"LONGSHORE_GITHUB_{name} {complaint}")
 
 
 @pytest.mark.spec("C2", "C8")

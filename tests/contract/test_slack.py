@@ -15,20 +15,18 @@ from adapters.channels.conformance import CHECKS, Check, run_check
 from adapters.channels.slack import SlackChannel
 from adapters.channels.slack.api import RESPONSE_HOSTS, SlackApi
 from adapters.channels.slack.events import readable
-from adapters.errors import ChannelError, MalformedError, SignatureError
-from tests.support.slack_api import BOT_USER, SECRET, TOKEN, SlackServer
-from tests.support.slack_harness import THREAD, TS, SlackHarness, channel_to, heard, made, says
+from adapters.errors import MalformedError, SignatureError
+from tests.support.channel_settings import complaint_about
+from tests.support.slack_api import BOT_USER, SECRET, TEAM, TOKEN, SlackServer
+from tests.support.slack_harness import THREAD, TS, SlackHarness, channel_to, heard, made, says, slack_server
 
 ODD: Final[tuple[Any, ...]] = (None, True, 0, -1, 10**30, 1e308, "", "\x00", "\ud800", "ü" * 300, [], [None], {"a": 1})
 
 
 @pytest.fixture
 def server() -> Iterator[SlackServer]:
-    stand_in = SlackServer()
-    yield stand_in
-    stand_in.close()
-    assert stand_in.problems == []
-    assert stand_in.elsewhere == 0
+    with slack_server() as stand_in:
+        yield stand_in
 
 
 @pytest.fixture
@@ -238,7 +236,25 @@ def test_a_slash_command_is_a_message_to_the_bot(
     )
     # Slack would show any other answer to whoever gave the command.
     assert channel.receive(request) == Received((expected,), answer=Answer(b"", "text/plain"))
-    assert channel.receive(made(server.command(text=text, channel_id="D1"))).messages[0].is_direct
+    # It can be given in a direct chat of two others, and does not say so.
+    assert not channel.receive(made(server.command(text=text, channel_id="D1"))).messages[0].is_direct
+
+
+@pytest.mark.spec("C2", "C8")
+async def test_other_workspaces_than_the_one_that_is_set_are_not_heard(server: SlackServer) -> None:
+    def counts(channel: SlackChannel) -> list[tuple[int, int]]:
+        requests = (server.event(text="hi"), server.command(text="hi"), server.press("Yes", "U1ADA"))
+        received = [channel.receive(made(request)) for request in requests]
+        return [(len(one.messages), len(one.presses)) for one in received]
+
+    channel = channel_to(server)
+    await channel.deliver(says("yes?", buttons=(Button("Yes", "token-1"),)))
+    await channel.close()
+    heard_all = [(1, 0), (1, 0), (0, 1)]
+    assert counts(channel) == counts(channel_to(server, team=TEAM)) == heard_all
+    assert counts(channel_to(server, team="T9OTHER")) == [(0, 0)] * 3
+    challenge = json.dumps({"type": "url_verification", "challenge": "3eZbrw1aB"}).encode()
+    assert channel_to(server, team="T9OTHER").receive(made(server.signed(challenge))).answer is not None
 
 
 def _places(value: Any) -> Iterator[tuple[Any, ...]]:
@@ -385,14 +401,13 @@ async def test_settings_come_from_the_environment(server: SlackServer, monkeypat
         ("API", "hunter2"),
         ("API", "ftp://hunter2"),
         ("BOT_USER", "@hunter2"),
+        ("TEAM", "hunter2"),
         ("AGENT", "a/hunter2"),
     ],
 )
 def test_a_bad_setting_is_named_and_not_repeated(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"LONGSHORE_SLACK_{name}", value)
-    with pytest.raises(ChannelError, match=f"LONGSHORE_SLACK_{name} is not") as caught:
-        SlackChannel()
-    assert "hunter2" not in str(caught.value)
+    said = complaint_about(f"LONGSHORE_SLACK_{name}", value, SlackChannel, monkeypatch)
+    assert said.startswith(f"LONGSHORE_SLACK_{name} is not")
 
 
 @pytest.mark.spec("C2")

@@ -29,7 +29,9 @@ from adapters.channels.telegram.channel import SECRET_HEADER, TelegramChannel
 from adapters.errors import ChannelError, DeliveryError, MalformedError, SignatureError
 from adapters.redaction import Redactor, secrets_in
 from tests.support import telegram_api
+from tests.support.channel_settings import complaint_about
 from tests.support.telegram_api import BOT_ID, GROUP, PERSON, TOKEN, TOPIC, USERNAME, TelegramApi
+from workers.intake.pairing import new_code
 
 SECRET: Final = "Secret_of-the-webhook"
 NAMES: Final = {"message-1": "501", "thread-9": str(TOPIC), "ada": str(PERSON)}
@@ -206,12 +208,22 @@ def test_who_is_meant(fields: dict[str, Any], mentioned: bool) -> None:
         (f"/clear@{USERNAME.title()} now 🫖", 6 + len(USERNAME) + 1, "/clear now 🫖", True),
         ("/start", 6, "/start", False),
         ("/start LS-AAAA-BBBB-CCCC", 6, "LS-AAAA-BBBB-CCCC", False),  # somebody has followed a link
-        (f"/start@{USERNAME} LS-AAAA", 6 + len(USERNAME) + 1, "LS-AAAA", True),
+        (f"/start@{USERNAME} ls-aaaa-bbbb-cccc", 6 + len(USERNAME) + 1, "ls-aaaa-bbbb-cccc", True),
+        # Whoever made the link is not whoever follows it: it says nothing in their name.
+        ("/start approve", 6, "/start", False),
+        ("/start LS-AAAA-BBBB-CCCC yes", 6, "/start", False),
+        ("/start LS-AAAA", 6, "/start", False),
     ],
 )
 def test_a_command_to_the_bot_is_a_command(text: str, length: int, heard: str, mentioned: bool) -> None:
     message = read(text=text, entities=entity("bot_command", 0, length))
     assert (message.content["text"], message.is_mention) == (heard, mentioned)
+
+
+@pytest.mark.spec("C5")
+def test_a_link_can_carry_a_code_as_the_fleet_makes_them() -> None:
+    code = new_code()
+    assert read(text=f"/start {code}", entities=entity("bot_command", 0, 6)).content["text"] == code
 
 
 @pytest.mark.spec("M16")
@@ -227,6 +239,41 @@ def test_a_command_to_another_bot_is_not_ours() -> None:
     # Who does not know its own name cannot tell, and hears it as it was said.
     [heard] = TelegramChannel(TOKEN, SECRET, username="").receive(update).messages
     assert heard.content["text"] == "/clear@other now"
+
+
+@pytest.mark.spec("M16", "C6")
+@pytest.mark.parametrize(
+    ("text", "heard"),
+    [
+        (f"@{USERNAME} /clear", "/clear"),
+        (f"@{USERNAME}: approve 1a2b3c4d", "approve 1a2b3c4d"),
+        (f"@{USERNAME}", f"@{USERNAME}"),
+        (f"@{USERNAME} ask @{USERNAME}", f"ask @{USERNAME}"),
+    ],
+)
+def test_the_mention_before_what_is_said_is_not_part_of_it(text: str, heard: str) -> None:
+    for kind, user in (("mention", {}), ("text_mention", {"user": {"id": BOT_ID}})):
+        message = read(text=text, entities=entity(kind, 0, len(USERNAME) + 1, **user))
+        assert (message.content["text"], message.is_mention) == (heard, True)
+
+
+@pytest.mark.spec("M16")
+def test_a_command_behind_a_mention_is_read_like_any_other() -> None:
+    mention, at = entity("mention", 0, len(USERNAME) + 1), len(USERNAME) + 2
+    text, command = f"@{USERNAME} /status@{USERNAME}", entity("bot_command", at, 8 + len(USERNAME))
+    assert read(text=text, entities=[*mention, *command]).content["text"] == "/status"
+
+
+@pytest.mark.spec("C5", "C6", "M16")
+@pytest.mark.parametrize("mark", [{"forward_origin": {"type": "hidden_user"}}, {"forward_date": 1}])
+def test_what_is_passed_on_is_nothing_its_sender_says(mark: dict[str, Any]) -> None:
+    """Nor a command, a code or an answer of theirs."""
+    assert read(text="/clear\nnow", entities=entity("bot_command", 0, 6), **mark).content["text"] == "> /clear\n> now"
+    other = read(text="/clear@other", entities=entity("bot_command", 0, 12), **mark)
+    assert other.content["text"] == "> /clear@other"
+    pictured = read(text=None, caption="LS-AAAA-BBBB-CCCC", photo=[{"file_id": "F"}], **mark)
+    assert pictured.content["text"] == "> LS-AAAA-BBBB-CCCC"
+    assert read(text=None, photo=[{"file_id": "F"}], **mark).content["text"] == ""
 
 
 @pytest.mark.spec("C1", "C4")
@@ -469,7 +516,16 @@ async def test_an_edit_that_changes_nothing_is_done(channel: TelegramChannel, ap
 @pytest.mark.spec("C3")
 @pytest.mark.parametrize(
     ("emoji", "shown"),
-    [("👍", "👍"), ("thumbs_up", "👍"), (":tada:", "🎉"), ("❤️", "❤"), ("✅", "👍"), ("EYES", "👀"), ("😢", "😢")],
+    [
+        ("👍", "👍"),
+        ("thumbs_up", "👍"),
+        (":tada:", "🎉"),
+        ("❤️", "❤"),
+        ("✅", "👍"),
+        ("smile", "😁"),
+        ("EYES", "👀"),
+        ("😢", "😢"),
+    ],
 )
 async def test_reactions_by_sign_or_name(emoji: str, shown: str, channel: TelegramChannel, api: TelegramApi) -> None:
     receipt = await channel.deliver(said())
@@ -785,7 +841,5 @@ async def test_what_is_set_decides_how_it_hears(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_a_bad_setting_is_refused_without_repeating_it(name: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(f"LONGSHORE_TELEGRAM_{name}", value)
-    with pytest.raises(ChannelError, match=f"LONGSHORE_TELEGRAM_{name} is not") as caught:
-        TelegramChannel()
-    assert "hunter2" not in str(caught.value)
+    said = complaint_about(f"LONGSHORE_TELEGRAM_{name}", value, TelegramChannel, monkeypatch)
+    assert said.startswith(f"LONGSHORE_TELEGRAM_{name} is not")

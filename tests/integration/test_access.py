@@ -13,6 +13,7 @@ from models import (
     AgentGroup,
     AgentGroupMember,
     Approval,
+    Card,
     MessageIn,
     MessagingGroup,
     PendingQuestion,
@@ -22,13 +23,16 @@ from models import (
 )
 from models.base import now
 from tests.integration.conftest import MakeFleet
+from tests.support.cards import Platform, press
 from tests.support.fleet import Fleet
 from tests.support.outside import CHANNEL, hear, make, reach, said_to, wire
 from workers.consent.approvals import decide
-from workers.intake import reception
+from workers.intake import admitting, reception
 from workers.intake.access import Standing, standing_of, user_id_of
 from workers.intake.admitting import MAX_WAITING, let_in
 from workers.intake.ingest import RefusedError
+
+ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
 
 async def ring(fleet: Fleet, decided: Any) -> None:
@@ -71,6 +75,19 @@ async def test_in_a_direct_chat_a_stranger_is_told_once_who_they_are(fleet: Flee
     assert "Your id here is fake:eve." in told.content["text"]
     assert "one-time code" in told.content["text"]
     assert (told.kind, told.status) == ("notice", "delivered")
+
+
+@ONE_DATABASE
+@pytest.mark.spec("C4")
+async def test_nothing_is_said_to_those_nobody_vouches_for(fleet: Fleet) -> None:
+    """A mail's sender can be forged: what is answered would reach somebody who never wrote."""
+    await wire(fleet, await fleet.add_group(), "dm-x", policy="public")
+    await hear(fleet, "/clear", None, "dm-x")
+    for chat in ("dm-x", "dm-y"):
+        await fleet.execute(update(MessagingGroup).values(unknown_sender_policy="strict"))
+        with pytest.raises(RefusedError):
+            await hear(fleet, "hello", None, chat)
+    assert await fleet.outbox() == []
 
 
 @pytest.mark.spec("C4")
@@ -171,7 +188,7 @@ async def test_a_stranger_who_is_not_let_in_is_told_and_not_asked_about_again(as
     await fleet.settle_down()
     assert [row.status for row in await fleet.inbox()] == ["discarded"]
     assert (await said_to(fleet))[-1] == "Whoever runs demo did not let you in; what you wrote was not read."
-    with pytest.raises(RefusedError, match="fake:olga did not let them in"):
+    with pytest.raises(RefusedError, match=r"fake:eve is not known to demo, and was not let in$"):  # not by whom
         await hear(fleet, "please, please")
     assert len(await fleet.rows(Approval)) == 1
     assert await fleet.turns() == []
@@ -210,6 +227,82 @@ async def test_nobody_is_asked_about_what_is_only_overheard(fleet: Fleet) -> Non
     with pytest.raises(RefusedError):
         await hear(fleet, "small talk")
     assert await fleet.rows(Approval) == []
+
+
+@ONE_DATABASE
+@pytest.mark.spec("C4")
+async def test_only_so_many_strangers_are_asked_about(asking: Fleet, monkeypatch: Any) -> None:
+    monkeypatch.setattr(admitting, "MAX_REQUESTS", 2)
+    for sender in ("eve", "mallory", "eve"):
+        await hear(asking, "hello", sender)
+    with pytest.raises(RefusedError, match="2 strangers wait to be let in by demo"):
+        await hear(asking, "hello", "trudy")
+    assert len(await asking.rows(Approval)) == 2
+
+
+@ONE_DATABASE
+@pytest.mark.spec("C4", "C6")
+async def test_who_decides_is_found_at_the_platform(make_fleet: MakeFleet) -> None:
+    """An admin who was only named has no chat with us yet; an owner, who has, is not to be asked for that."""
+    platform = Platform()
+    fleet = await make_fleet(Registry(channels=Drivers("channel", {"fake": platform})))
+    group = await fleet.add_group()
+    await wire(fleet, group, policy="request_approval")
+    await make(fleet, "ann", "admin", group)
+    await make(fleet, "olga", "owner")
+    await reach(fleet, "olga")
+    await hear(fleet, "hello")
+    assert [(row.user_id, row.platform_id) for row in await fleet.rows(Card)] == [("fake:ann", "dm-ann")]
+    assert "is asked to let you in" in (await said_to(fleet))[-1]
+
+
+@ONE_DATABASE
+@pytest.mark.spec("C4", "C6")
+async def test_a_stranger_is_told_if_nobody_can_be_asked_and_the_next_message_asks_again(
+    make_fleet: MakeFleet,
+) -> None:
+    platform = Platform()
+    platform.closed_to.add("ann")
+    fleet = await make_fleet(Registry(channels=Drivers("channel", {"fake": platform})))
+    group = await fleet.add_group()
+    await wire(fleet, group, policy="request_approval")
+    await make(fleet, "ann", "admin", group)
+    for _ in range(2):
+        await hear(fleet, "hello")
+    assert [text for text in await said_to(fleet) if "can be reached" in text] == await said_to(fleet)
+    assert (len(await said_to(fleet)), await fleet.rows(Card)) == (1, [])
+    platform.closed_to.clear()
+    await hear(fleet, "is anybody there?")
+    [card] = await fleet.rows(Card)
+    assert "is asked to let you in" in (await said_to(fleet))[-1]
+    assert "hello" in (await said_to(fleet, "dm-ann"))[0]
+    await press(fleet, card, "ann")
+    assert [row.status for row in await fleet.inbox()] == ["pending"] * 3
+
+
+@pytest.mark.spec("C4", "C6")
+async def test_what_nobody_decided_about_in_time_is_discarded_and_the_stranger_told(asking: Fleet) -> None:
+    fleet = asking
+    await hear(fleet, "hello")
+    await fleet.execute(update(Approval).values(expires_at=now(-1)))
+    await fleet.sweep()
+    await fleet.settle_down()
+    [row] = await fleet.inbox()
+    assert (row.status, row.error) == ("discarded", "nobody decided in time whether to let the sender in")
+    assert "Nobody decided in time" in (await said_to(fleet))[-1]
+    await hear(fleet, "hello again")
+    assert sorted(row.status for row in await fleet.rows(Approval)) == ["expired", "pending"]
+
+
+@ONE_DATABASE
+@pytest.mark.spec("C4", "C6")
+async def test_what_waits_for_a_later_request_is_not_discarded_with_the_earlier_one(asking: Fleet) -> None:
+    await hear(asking, "first")
+    await asking.execute(update(Approval).values(expires_at=now(-1)))
+    await hear(asking, "second")
+    await asking.sweep()
+    assert sorted(row.status for row in await asking.rows(Approval)) == ["expired", "pending"]
+    assert [row.status for row in await asking.inbox()] == ["paused", "paused"]
 
 
 @pytest.mark.spec("C4", "C6")

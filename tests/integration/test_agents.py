@@ -84,7 +84,7 @@ async def test_handed_over_twice_it_arrives_once(
     while (await _status(other, row.id)) != "delivered":
         await other.sweep()
         await other.settle_down()
-    await delivery._send_claimed(fleet.runtime, claimed[0], True)  # the first one wakes up after all
+    await delivery._send_claimed(fleet.runtime, claimed[0], True, 0.0)  # the first one wakes up after all
     arrived = [row for row in await fleet.rows(MessageIn) if row.content.get("text") == "how much?"]
     assert len(arrived) == 1
 

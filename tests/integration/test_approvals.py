@@ -16,6 +16,7 @@ from tests.support.cards import SCRIPT, Launcher
 from tests.support.fleet import Fleet
 from workers.consent import approvals
 from workers.consent.approvals import Consent
+from workers.consent.requests import Place, Request, put_request
 from workers.intake.ingest import RefusedError
 
 
@@ -49,6 +50,17 @@ async def decide(fleet: Fleet, approval_id: str, *, approve: bool = True) -> str
 async def answer(fleet: Fleet) -> str:
     await fleet.settle_down()
     return str([row for row in await fleet.outbox() if row.kind == "chat"][-1].content["text"])
+
+
+@pytest.mark.spec("C6")
+async def test_asking_again_changes_nothing_that_was_decided(fleet: Fleet) -> None:
+    approval = await ask(fleet)
+    await decide(fleet, approval.id, approve=False)
+    [before] = await fleet.rows(Approval)
+    asked = {"session_id": approval.session_id, "category": "tool", "summary": "x", "risk": "low", "agent": "demo"}
+    request = Request(approval_id=approval.id, payload={"tool": "other"}, here=Place("local", "x"), **asked)
+    assert await fleet.db.transact(lambda conn: put_request(conn, request, [], 600)) == []
+    assert await fleet.rows(Approval) == [before]
 
 
 @pytest.mark.spec("C6", "M17")

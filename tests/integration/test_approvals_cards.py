@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, update
 
-from models import AgentGroup, Approval, MessageOut, Session, UserDm
+from models import AgentGroup, Approval, MessageOut, Session, User, UserDm
 from models.base import now
 from models.consent import close_questions
 from tests.integration.conftest import MakeFleet
@@ -62,10 +62,11 @@ async def test_several_are_asked_the_first_decides_and_the_others_see_it(
         ("Approve", f"{ben.id}:1", "good"),
         ("Deny", f"{ben.id}:2", "bad"),
     ]
+    assert shown[0].content["answer_code"] == approval.id[-8:]
     assert (ann.user_id, ben.user_id, ben.payload_hash) == ("fake:ann", "fake:ben", approval.payload_hash)
 
     pressed = await press(fleet, ben, "ben")
-    assert pressed.text == "approved, once: demo wants launch(what=prod)"
+    assert pressed.text == "approved, once: `demo wants launch(what=prod)`"
     ring(fleet, pressed)
     await fleet.settle_down()
     assert launcher.done == ["prod"]
@@ -75,6 +76,15 @@ async def test_several_are_asked_the_first_decides_and_the_others_see_it(
     assert {card.status for card in await cards_of(fleet, approval.id)} == {"closed"}
     late = await press(fleet, ann, "ann", DENY)
     assert late == Pressed("it is already approved by Ben (fake)")
+
+
+@ONE_DATABASE
+@pytest.mark.spec("C6")
+async def test_a_name_that_somebody_chose_does_not_hide_who_it_is(fleet: Fleet, platform: Platform) -> None:
+    await fleet.insert(User, {"id": "fake:sam", "kind": "fake", "display_name": "Olga, see owner.example.com"})
+    await ask(fleet)
+    await fleet.settle_down()
+    assert "Asked by `Olga, see owner.example.com` (`fake:sam`). Decide" in platform.text_in("dm-ann")
 
 
 @pytest.mark.spec("C6")
@@ -249,7 +259,8 @@ async def say(fleet: Fleet, text: str, user: str = "ann", thread: str | None = N
 
 @pytest.mark.spec("C6", "C3")
 @pytest.mark.parametrize(
-    ("words", "status"), [("1", "approved"), (" 2. ", "denied"), ("Approve", "approved"), ("DENY {code}", "denied")]
+    ("words", "status"),
+    [("1 {code}", "approved"), (" 2.  {code} ", "denied"), ("Approve {code}", "approved"), ("DENY {code}", "denied")],
 )
 @ONE_DATABASE
 async def test_words_do_what_buttons_do(fleet: Fleet, words: str, status: str) -> None:
@@ -270,10 +281,12 @@ async def test_words_that_answer_nothing_are_for_the_agent(fleet: Fleet) -> None
     code = approval.id[-8:]
     sentences: Sequence[str] = (
         "I approve of that", "1 and 2", "3", "0", "", "approve 00000000", f"yes {code}", "approve\x00", "deny " * 80,
-        f"approve {code} please", "%", "approve %%%%%%%%",
+        f"approve {code} please", "%", "approve %%%%%%%%", "1", "2.",
     )  # fmt: skip
     assert [await say(fleet, sentence) for sentence in sentences] == [None] * len(sentences)
-    assert await say(fleet, "1", user="olga") is None, "the card lies elsewhere"
+    assert await say(fleet, f"1 {code}", user="olga") is None, "the card lies elsewhere"
+    assert (hint := await say(fleet, "Approve")) is not None
+    assert hint == Pressed(f"Nothing was decided: an approval needs its code as well. Write `approve {code}`")
     [approval] = await fleet.rows(Approval)
     assert approval.status == "pending"
 
@@ -282,19 +295,15 @@ async def test_words_that_answer_nothing_are_for_the_agent(fleet: Fleet) -> None
 @pytest.mark.spec("C6")
 async def test_with_several_open_the_code_says_which(fleet: Fleet) -> None:
     first, second = await ask(fleet, "room"), await ask(fleet, "attic")
-    told = await say(fleet, "approve")
-    assert told is not None
+    assert (told := await say(fleet, "approve")) is not None
     assert told.wakes == []
-    assert first.id[-8:] in told.text
-    assert second.id[-8:] in told.text
+    assert all(f"`approve {one.id[-8:]}`" in told.text for one in (first, second))
     assert (told := await say(fleet, f"approve {second.id[-8:]}")) is not None
     assert told.text.startswith("approved, once")
     statuses = {row.id: row.status for row in await fleet.rows(Approval)}
     assert statuses == {first.id: "pending", second.id: "approved"}
     assert (late := await say(fleet, f"deny {second.id[-8:]}", user="ben")) is not None
     assert late.text == "it is already approved by Ann (fake)"
-    assert (now_clear := await say(fleet, "deny")) is not None
-    assert now_clear.text.startswith("denied")
 
 
 @pytest.mark.spec("C6")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from adapters.channel_port import ButtonPress, Received
-from models import AgentGroupMember, Card
+from models import AgentGroupMember, Card, Wiring
 from tests.integration.conftest import MakeFleet
 from tests.support.cards import Launcher, Platform, appoint, press
 from tests.support.fleet import Fleet
@@ -84,6 +84,20 @@ async def test_a_strangers_press_says_nothing(fleet: Fleet, platform: Platform) 
     assert [row.sender_id for row in await fleet.inbox()] == ["mia"]
     assert "fake:eve is not known to demo" in platform.told[0][1]
     assert (await press(fleet, card, "mia", 3)).said is None, "an address says nothing"
+
+
+@ONE_DATABASE
+@pytest.mark.spec("M2", "T2")
+async def test_a_press_of_somebody_an_agent_does_not_hear_says_nothing(fleet: Fleet, platform: Platform) -> None:
+    card = await offered(fleet)
+    rules = {"messaging_group_id": (await fleet.sessions())[0].messaging_group_id}
+    rules |= {"agent_group_id": (await fleet.sessions())[0].agent_group_id}
+    await fleet.insert(Wiring, rules | {"trigger_rules": {"excludeSenders": ["mia"]}})
+    pressed = ButtonPress(f"{card.id}:1", "room", "mia", "Mia")
+    taken = await take_in(fleet.runtime, platform, Received(presses=(pressed,)))
+    await finish_telling()
+    assert taken.told == ("no agent in fake 'room' listens to such a message",)
+    assert len(await fleet.inbox()) == 1
 
 
 @pytest.mark.spec("T2")

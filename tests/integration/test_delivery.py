@@ -14,6 +14,7 @@ from models import MessageOut, MessagingGroup, User, UserDm, UserRole
 from models.base import new_id, now
 from models.outbox import mark_delivered
 from tests.integration.conftest import MakeFleet
+from tests.support import cards
 from tests.support.fleet import Fleet
 from workers.delivery import sending as delivery
 
@@ -69,7 +70,7 @@ async def test_many_senders_at_once_send_each_message_once_and_in_order(fleet: F
 
 @pytest.mark.spec("M12")
 async def test_a_failed_sending_is_retried_and_holds_up_those_behind_it(fleet: Fleet, channel: FakeChannel) -> None:
-    channel.failures = [DeliveryError("busy", retryable=True, retry_after=0.2)]
+    channel.failures = [DeliveryError("busy", retryable=True)]
     await _say(fleet)
     await fleet.settle_down()
     assert texts(channel) == []
@@ -180,5 +181,23 @@ async def _die_after_sending(fleet: Fleet, channel: FakeChannel) -> None:
     assert claimed is not None
     row, _ = claimed
     await channel.deliver(OutboundMessage(Destination(row.platform_id), row.content, row.idempotency_key))
-    await fleet.execute(update(MessageOut).where(MessageOut.id == row.id).values(claim_expires_at=now(-1)))
+    left = {"claim_expires_at": now(-1), "receipt": {"begun": True}}
+    await fleet.execute(update(MessageOut).where(MessageOut.id == row.id).values(**left))
     await fleet.execute(update(MessageOut).values(rung_at=now(-60)))
+
+
+@pytest.mark.spec("C6", "M12")
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+async def test_an_approval_card_that_is_given_up_is_put_to_somebody_else(make_fleet: MakeFleet) -> None:
+    platform = cards.Platform()
+    fleet = await make_fleet(cards.Launcher().registry(platform))
+    group = await fleet.add_group(script=cards.SCRIPT)
+    await cards.appoint(fleet, "fake:ann", "admin", group, chat="dm-ann")
+    await cards.appoint(fleet, "fake:olga", "owner", chat="dm-olga")
+    approval = await cards.ask(fleet)
+    [card] = await cards.cards_of(fleet, approval.id)
+    await fleet.execute(update(MessageOut).where(MessageOut.id != card.message_out_id).values(status="delivered"))
+    platform.failures = [DeliveryError("the chat is gone", retryable=False)]
+    fleet.bells.deliveries = [card.message_out_id]
+    await fleet.settle_down()
+    assert "asks for an approval" in platform.text_in("dm-olga")

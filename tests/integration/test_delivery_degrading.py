@@ -56,6 +56,15 @@ async def test_numbers_where_there_are_none(make_fleet: MakeFleet) -> None:
     assert all("buttons" not in message.content for message in platform.shown)
 
 
+@pytest.mark.spec("C3", "C6")
+async def test_an_approval_is_answered_with_its_code(make_fleet: MakeFleet) -> None:
+    platform = Platform(buttons=False)
+    outgoing = await opened(make_fleet, platform)
+    await outgoing.send({"text": "May I?", "buttons": CHOICE, "answer_code": "1a2b3c4d"})
+    asked = "May I?\n\n1. Allow\n2. Deny\n\nAnswer with a number and the code, for example: 1 1a2b3c4d"
+    assert platform.shown[0].content == {"text": asked}
+
+
 @pytest.mark.spec("C3", "M12")
 async def test_a_long_text_goes_in_parts_with_a_key_each(make_fleet: MakeFleet) -> None:
     platform = Platform(max_text=20)

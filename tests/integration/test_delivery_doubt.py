@@ -2,6 +2,7 @@
 that is possible, and otherwise not guessed."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from models import MessageOut
 from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.outgoing import Outgoing, Platform
-from workers.delivery import settle_doubtful
+from workers.delivery import handing, sending, settle_doubtful
+from workers.delivery.doubt import may_be_resolved
 from workers.delivery.sending import _claim
 
 # PostgreSQL: tests/chaos/test_delivery_doubt.py.
@@ -33,16 +35,21 @@ async def again(outgoing: Outgoing, row: Any) -> Any:
     return await outgoing.row(row.id)
 
 
-async def die_sending(outgoing: Outgoing, platform: Platform, *, arrives: bool, claimed_ago: float = 61.0) -> Any:
-    """What a kill -9 leaves behind, before or after the platform has taken the message."""
+async def die_sending(
+    outgoing: Outgoing, platform: Platform, *, arrives: bool, claimed_ago: float = 61.0, begun: bool = True
+) -> Any:
+    """What a kill -9 leaves behind, before or after the platform has taken the message; `begun`: the sender had written
+    down that it hands it over."""
     message_id = await outgoing.put({"text": "hello"})
     outgoing.fleet.bells.deliveries.clear()
     claimed = await _claim(outgoing.fleet.runtime, message_id)
     assert claimed is not None
     if arrives:
         await platform.deliver(OutboundMessage(Destination("chat"), {"text": "hello"}, claimed[0].idempotency_key))
-    expiry = now(outgoing.fleet.runtime.settings.delivery_seconds - claimed_ago)
-    await outgoing.fleet.execute(update(MessageOut).values(claim_expires_at=expiry, rung_at=now(-60)))
+    resolvable = may_be_resolved(platform, outgoing.fleet.runtime.settings)
+    left: dict[str, Any] = {"claim_expires_at": now(outgoing.fleet.runtime.settings.delivery_seconds - claimed_ago)}
+    left |= {"receipt": {"begun": True}} if begun and not resolvable else {}
+    await outgoing.fleet.execute(update(MessageOut).values(rung_at=now(-60), **left))
     await outgoing.fleet.sweep()
     await outgoing.fleet.settle_down()
     return await outgoing.row(message_id)
@@ -203,3 +210,100 @@ async def test_a_refusal_after_a_doubtful_try_leaves_the_doubt(make_fleet: MakeF
     platform.failures = [LOST, DeliveryError("the chat is gone", retryable=False)]
     row = await again(outgoing, await outgoing.send({"text": "hello"}))
     assert (row.status, row.error) == ("unknown", "the chat is gone")
+
+
+async def lose_claim(outgoing: Outgoing) -> None:
+    """Its time is over, and somebody puts it back."""
+    await outgoing.fleet.execute(update(MessageOut).values(claim_expires_at=now(-1), rung_at=now(-60)))
+    await outgoing.fleet.sweep()
+    [doubtful], outgoing.fleet.bells.doubtful = outgoing.fleet.bells.doubtful, []
+    await settle_doubtful(outgoing.fleet.runtime, doubtful)
+
+
+@pytest.mark.parametrize("operation", [None, "reaction"])
+async def test_a_sender_that_was_stopped_for_longer_than_its_claim_sends_nothing(
+    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch, operation: str | None
+) -> None:
+    platform = Platform(idempotent=False, findable=True)
+    outgoing = await opened(make_fleet, platform)
+    await outgoing.send({"text": "first"})
+    clock = Stopped(outgoing)
+    monkeypatch.setattr(handing, "monotonic", clock)
+    monkeypatch.setattr(sending, "monotonic", clock)
+    monkeypatch.setattr(outgoing.fleet.runtime.rates, "take", clock.take)
+    change = {"operation": operation, "message": 101, "emoji": "x"} if operation else {}
+    row = await outgoing.send({"text": "hello", **change})
+    assert row.status == "delivered"
+    shown = [*platform.texts, *(emoji for _, emoji in platform.reactions)]
+    assert shown == ["first", "x" if operation else "hello"], "once"
+    assert clock.stopped == 1
+
+
+class Stopped:
+    """A process that is stopped between its claim and the sending, for longer than the claim lasts: another sender has
+    done it all by then."""
+
+    def __init__(self, outgoing: Outgoing) -> None:
+        self._outgoing = outgoing
+        self.time, self.stopped = 1000.0, 0
+
+    def __call__(self) -> float:
+        return self.time
+
+    async def take(self, *_: Any) -> float:
+        if not self.stopped:
+            self.stopped += 1
+            await lose_claim(self._outgoing)
+            await self._outgoing.fleet.settle_down()
+            self.time += 61.0
+        return 0.0
+
+
+async def test_what_was_never_handed_over_is_not_in_doubt(make_fleet: MakeFleet) -> None:
+    platform = Platform(idempotent=False, deaf=True)
+    outgoing = await opened(make_fleet, platform, max_tries=3)
+    row = await die_sending(outgoing, platform, arrives=False, begun=False)
+    assert (row.status, row.attempts, platform.texts) == ("delivered", 2, ["hello"])
+
+
+async def test_a_sender_says_first_that_it_begins_where_nobody_could_find_out(make_fleet: MakeFleet) -> None:
+    seen = []
+
+    class Deaf(Platform):
+        async def deliver(self, message: OutboundMessage) -> Any:
+            seen.append((await outgoing.fleet.outbox())[0].receipt)
+            return await super().deliver(message)
+
+    platform = Deaf(idempotent=False, deaf=True)
+    outgoing = await opened(make_fleet, platform)
+    platform.failures = [DeliveryError("busy", retryable=True, retry_after=0.0)]
+    row = await outgoing.send({"text": "hello"})
+    assert (row.status, row.receipt) == ("pending", None)
+    await again(outgoing, row)
+    assert (seen, platform.texts) == ([{"begun": True}] * 2, ["hello"])
+
+
+async def test_a_receipt_counts_although_the_row_was_put_back_meanwhile(make_fleet: MakeFleet) -> None:
+    class Slow(Platform):
+        async def deliver(self, message: OutboundMessage) -> Any:
+            receipt = await super().deliver(message)
+            await lose_claim(outgoing)
+            return receipt
+
+    platform = Slow(idempotent=False, deaf=True)
+    outgoing = await opened(make_fleet, platform)
+    row = await outgoing.send({"text": "hello"})
+    assert (row.status, row.receipt, platform.texts) == ("delivered", {"platform_message_id": "m1"}, ["hello"])
+
+
+async def test_files_that_cannot_be_read_in_time_are_tried_again(
+    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = Platform(idempotent=False, deaf=True)
+    outgoing = await opened(make_fleet, platform, delivery_seconds=0.1)
+    hangs = threading.Event()
+    monkeypatch.setattr(outgoing.fleet.runtime.outbox, "files", lambda _: hangs.wait(30))
+    row = await outgoing.send({"text": "hello", "outbox": True, "files": [{"name": "a", "size": 1}]})
+    hangs.set()
+    assert (row.status, row.error, row.receipt) == ("pending", "it could not be prepared in time", None)
+    assert platform.keys == []

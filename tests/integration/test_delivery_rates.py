@@ -172,6 +172,26 @@ async def test_a_busy_platform_is_left_in_peace_by_all(
     platform = Platform(overall=Rate(100, 1.0))
     outgoing = await opened(make_fleet, platform, monkeypatch, clock)
     platform.failures = [DeliveryError("busy", retryable=True, retry_after=20.0)]
-    assert (await outgoing.send({"text": "one"})).attempts == 1
+    assert (await outgoing.send({"text": "one"})).attempts == 0, "a platform that asks for patience uses up no try"
     row = await outgoing.send({"text": "elsewhere"}, thread_id="t")
     assert (row.status, row.attempts, platform.keys) == ("pending", 0, ["101"])
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+async def test_a_platform_that_asks_for_patience_gets_it_until_the_message_is_old(make_fleet: MakeFleet) -> None:
+    platform = Platform()
+    outgoing = await Outgoing.open(await make_fleet(platform.registry(), max_tries=2, limit_seconds=300))
+    platform.failures = [DeliveryError("429", retryable=True, retry_after=0.0) for _ in range(7)]
+    row = await outgoing.send({"text": "hello"})
+    for _ in range(4):
+        assert (row.status, row.attempts) == ("pending", 0)
+        outgoing.fleet.bells.deliver(row.id)
+        await outgoing.fleet.settle_down()
+        row = await outgoing.row(row.id)
+    await outgoing.fleet.execute(update(MessageOut).values(created_at=now(-301)))
+    outgoing.fleet.bells.deliver(row.id)
+    await outgoing.fleet.settle_down()
+    assert (await outgoing.row(row.id)).attempts == 1
+    outgoing.fleet.bells.deliver(row.id)
+    await outgoing.fleet.settle_down()
+    assert ((await outgoing.row(row.id)).status, platform.failures) == ("failed", [])

@@ -19,6 +19,7 @@ from tests.integration.test_commands import Cli
 from tests.support.feed import LISTENS_TO, Feed
 from tests.support.fleet import Fleet
 from tests.support.open_gateway import wire
+from workers.intake.front_desk import say
 
 cli = test_commands.cli
 SCRIPTED = Drivers[AnyProvider]("provider", {"scripted": ScriptedProvider()})  # programs take a while to be found
@@ -66,6 +67,14 @@ async def test_tokens_that_cannot_be_made_are_refused(
     ran = await cli("tokens", *arguments)
     assert (ran.code, said in ran.err) == (code, True), ran.err
     assert await fleet.rows(Token) == []
+
+
+@pytest.mark.spec("G4")
+@ONE_DATABASE
+async def test_what_the_fleet_itself_says_is_no_session_of_anybody_s(cli: Cli, fleet: Fleet) -> None:
+    place = {"channel_type": "local", "platform_id": "hall", "thread_id": None}
+    assert await fleet.db.transact(lambda conn: say(conn, **place, text="Who are you?", key="k")) is not None  # type: ignore[arg-type]
+    assert json.loads((await cli("sessions", "--json")).out) == []
 
 
 @pytest.mark.spec("F8", "C2")

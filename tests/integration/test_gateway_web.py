@@ -14,7 +14,8 @@ from sqlalchemy import update
 from adapters.registry import Drivers
 from adapters.tool_port import Tool
 from gateway.cli.gateway import add_token
-from models import AgentGroupMember, Approval, MessageOut, Token, UserRole
+from gateway.http import serving, web
+from models import AgentGroupMember, Approval, MessageOut, MessagingGroup, PendingQuestion, Token, UserRole
 from models.base import new_id, now
 from models.rooms import Cursor
 from models.tokens import new_token
@@ -157,6 +158,16 @@ async def test_another_s_direct_chat_does_not_exist(club: Club, group: str) -> N
     assert len(await club.fleet.inbox()) == 1
 
 
+@pytest.mark.spec("C2")
+@ONE_DATABASE
+async def test_two_people_may_use_the_same_ids(club: Club, group: str) -> None:
+    await wire(club.fleet, group, "web", "plaza")
+    for name in ("ada", "bob"):
+        said = await (await club.person(name, agent="demo")).post("/web/plaza/messages", id="1", text=f"I am {name}")
+        assert (said.status_code, said.json()["duplicate"]) == (202, False)
+    assert [row.content["text"] for row in await club.fleet.inbox()] == ["I am ada", "I am bob"]
+
+
 @pytest.mark.spec("C5", "M2")
 async def test_a_chat_of_several_is_for_the_members_of_its_agent(club: Club, group: str) -> None:
     await wire(club.fleet, group, "web", "plaza", policy="strict")
@@ -245,6 +256,36 @@ async def test_a_revoked_token_ends_a_stream(club: Club, group: str) -> None:
         await club.fleet.execute(update(Token).values(revoked_at=now()))
         async with asyncio.timeout(20):
             assert [event async for event in events] == []
+
+
+@pytest.mark.spec("C8")
+@ONE_DATABASE
+async def test_streams_of_one_token_are_counted_and_none_is_cut_off(
+    club: Club, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(web, "STREAMS", 2)
+    monkeypatch.setattr(serving, "HEAD_SECONDS", 0.05)
+    ada, bob = await club.person("ada", agent="demo"), await club.person("bob", agent="demo")
+    async with ada.events("ada") as first:
+        async with ada.events("ada"):
+            refused = await ada.get("/web/ada/events")
+            assert (refused.status_code, refused.json()["error"][:20]) == (429, "2 streams are open w")
+            async with bob.events("bob"):
+                pass
+        async with asyncio.timeout(20):
+            while (await _status(ada)) != 200:  # the gateway has to notice that the second has hung up
+                await asyncio.sleep(0.01)
+        idle, writer = await asyncio.open_connection("127.0.0.1", club.gateway.port)
+        assert await idle.read() == b"", "whoever says nothing has gone meanwhile; who listens has not"
+        writer.close()
+        await ada.post("/web/ada/messages", text="hello")
+        await club.fleet.settle_down()
+        assert (await next_message(first))["text"] == "You said: hello"
+
+
+async def _status(person: Person) -> int:
+    async with person._client.stream("GET", f"/web/{person.name}/events", headers=person.headers) as response:
+        return response.status_code
 
 
 @pytest.mark.spec("M13")
@@ -338,7 +379,10 @@ async def test_approvals_are_decided_by_those_who_may_and_once(club: Club) -> No
     assert refused.status_code == 403
     assert "admins of demo" in refused.json()["error"]
     assert (await boss.post(path, decision="perhaps")).status_code == 422
-    done = await boss.post(path, decision="approve")
+    another = await boss.post(path, decision="approve", payload_hash="0" * 64)
+    assert another.status_code == 409
+    assert "what was shown is not what is asked for now" in another.json()["error"]
+    done = await boss.post(path, decision="approve", payload_hash=shown["payload_hash"])
     assert done.status_code == 200
     assert done.json()["text"].startswith("approved, once")
     late = await boss.post(path, decision="deny")
@@ -369,3 +413,19 @@ async def test_questions_are_answered_by_those_who_were_asked(club: Club) -> Non
     assert (late.status_code, late.json()) == (409, {"error": "too late: it was answered before"})
     await club.fleet.settle_down()
     assert "Later" in (await ada.read())[-1]["text"]
+
+
+@pytest.mark.spec("C7", "C5")
+@ONE_DATABASE
+async def test_what_an_agent_asks_in_a_private_chat_is_read_by_nobody_else(club: Club) -> None:
+    await club.fleet.add_group(script=ASKS)
+    bob = await club.person("bob", agent="demo")
+    await club.fleet.send("do it", channel_type="platform", platform_id="4711", sender_id="cy")
+    await club.fleet.settle_down()
+    [question] = await club.fleet.rows(PendingQuestion)
+    path = f"/v1/questions/{question.id}"
+    assert (await bob.get("/v1/questions")).json() == {"questions": []}, "nobody said that others are there"
+    assert (await bob.post(path, answer="Now")).status_code == 403
+    await club.fleet.execute(update(MessagingGroup).values(is_group=True))
+    assert [one["id"] for one in (await bob.get("/v1/questions")).json()["questions"]] == [question.id]
+    assert (await bob.post(path, answer="Now")).status_code == 200

@@ -151,7 +151,7 @@ async def test_one_that_is_killed_is_followed_within_its_lease_and_nothing_is_lo
                 await child.wait()
 
 
-@pytest.mark.spec("C2", "D5")
+@pytest.mark.spec("C2")
 async def test_a_listener_that_lost_its_place_can_store_nothing(db: Database) -> None:
     old = await db.transact(lambda conn: claim_listener(conn, "feed:1", "old", 0.0))
     assert old is not None

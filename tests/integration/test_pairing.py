@@ -13,7 +13,7 @@ from models.people import owner_addresses
 from tests.integration.test_commands import Cli, cli
 from tests.support.fleet import Fleet
 from tests.support.outside import hear, make, said_to, wire
-from workers.intake.pairing import ALPHABET, MAX_WRONG, WRONG, code_in, invite, new_code
+from workers.intake.pairing import ALPHABET, MAX_WRONG, WRONG, codes_in, invite, new_code
 
 __all__ = ["cli"]
 
@@ -34,7 +34,7 @@ async def everything(fleet: Fleet) -> str:
 async def test_the_first_owner_is_whoever_has_the_code(fleet: Fleet, cli: Cli) -> None:
     printed = await cli("owners", "invite")
     code = printed.out.splitlines()[0]
-    assert code_in(code) == code
+    assert codes_in(code) == [code]
     assert (await hear(fleet, f" {code.lower()} ", "ada", "dm-ada", sender_name="Ada")).handled == "code"
     assert await said_to(fleet, "dm-ada") == [
         "Welcome. You are now an owner of this fleet. What you are asked to decide comes to this chat."
@@ -105,6 +105,28 @@ async def test_a_code_that_others_could_read_is_burnt(fleet: Fleet) -> None:
 
 
 @pytest.mark.spec("C4")
+@pytest.mark.parametrize("sender", ["eve", None])
+async def test_a_code_that_others_could_read_is_burnt_whoever_shows_it(fleet: Fleet, sender: str | None) -> None:
+    for _ in range(MAX_WRONG if sender else 0):  # whose codes are not looked at any more
+        await hear(fleet, new_code(), sender, "dm-eve")
+    codes = [await code_for(fleet), await code_for(fleet)]
+    assert (await hear(fleet, f"look, {codes[0]} and {codes[1]}!", sender, "room")).deliveries == []
+    for code in codes:
+        await hear(fleet, code, "ada", "dm-ada")
+    assert await fleet.rows(UserRole) == []
+
+
+@pytest.mark.spec("C4")
+async def test_a_code_in_a_sentence_is_a_code_and_nobody_keeps_the_sentence(fleet: Fleet) -> None:
+    group = await fleet.add_group()
+    await wire(fleet, group, "dm-ada", policy="public")
+    code = await code_for(fleet)
+    assert (await hear(fleet, f"Hello! My code is {code}, thanks", "ada", "dm-ada")).handled == "code"
+    assert [row.user_id for row in await fleet.rows(UserRole)] == ["fake:ada"]
+    assert await fleet.inbox() == []
+
+
+@pytest.mark.spec("C4")
 async def test_whoever_guesses_is_not_listened_to_for_an_hour(fleet: Fleet) -> None:
     code = await code_for(fleet)
     for _ in range(MAX_WRONG):
@@ -136,15 +158,16 @@ async def test_without_an_identity_there_is_nobody_to_make_an_owner(fleet: Fleet
 
 @pytest.mark.spec("C4")
 @pytest.mark.parametrize(
-    "text", ["ls home data temp", "LS-1234-5678", "see LS-1234-5678-9ABC there", "LS-1234-5678-9AB!"]
+    "text", ["ls home data temp", "LS-1234-5678", "LS-1234-5678-9AB!", "XLS-1234-5678-9ABC", "LS-1234-5678-9ABCD"]
 )
 def test_ordinary_words_are_no_code(text: str) -> None:
-    assert code_in(text) is None
+    assert codes_in(text) == []
 
 
 @pytest.mark.spec("C4")
 def test_a_code_reads_as_people_copy_it() -> None:
-    assert code_in("ls-oi1l-abcd-0000\n") == "LS-0111-ABCD-0000"
+    assert codes_in("ls-oi1l-abcd-0000\n") == ["LS-0111-ABCD-0000"]
+    assert codes_in("it is LS–1234–5678–9ABC, or LS-0000-0000-0000.") == ["LS-1234-5678-9ABC", "LS-0000-0000-0000"]
     assert len(ALPHABET) == 32
     assert not set("ILOU") & set(ALPHABET)
     assert len({new_code() for _ in range(100)}) == 100

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gateway.cli import desk
 from models import AgentGroup, Engagement, MessagingGroup, Wiring
 from models.base import Base
 from tests.integration.test_commands import Cli, cli
@@ -92,6 +93,7 @@ async def test_a_dry_run_explains_and_writes_nothing(fleet: Fleet, cli: Cli) -> 
         "wakes": True,
         "session": accepted.session_id,
         "command": None,
+        "outcome": "stored",
         "sender": "fake:ada",
         "admission": "a member of worker: let in",
     }
@@ -101,7 +103,9 @@ async def test_a_dry_run_explains_and_writes_nothing(fleet: Fleet, cli: Cli) -> 
     command = await explain("--text", "/clear", "--mention", "--sender", "ada")
     assert command["command"] == "/clear is for admins of worker. You are a member."
     nobody = await explain("--text", "hello", "--sender", "ada")
-    assert (nobody["agent"], nobody["admission"]) == (None, "nobody takes it, so it is refused")
+    assert (nobody["agent"], nobody["admission"]) == (None, "no agent here listens to it, so it is refused")
+    unwired = await explain("--chat", "attic", "--text", "hello")
+    assert unwired["admission"] == "nobody is wired: longshore wire AGENT fake attic"
     code = await explain("--text", "LS-0000-0000-0000", "--direct")
     assert "one-time code" in code["command"]
     assert await everything(fleet) == before
@@ -156,6 +160,41 @@ async def test_wirings_are_made_listed_and_removed(fleet: Fleet, cli: Cli) -> No
     assert (await cli("unwire", "demo", "fake", "room")).code == 1
 
 
+@pytest.mark.spec("M2", "G4")
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+async def test_the_list_of_wirings_says_what_they_do_also_on_a_narrow_screen(
+    fleet: Fleet, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fleet.add_group()
+    rules = ("--scope", "triggered", "--exclude-sender", "eve", "--follow-up", "reject")
+    await cli("wire", "--unknown", "request_approval", *rules, "demo", "fake", "--", "-100123")
+    assert "mentions; not eve; overhears the rest; refuses more while at work" in (await cli("wirings")).out
+    monkeypatch.setattr(desk.out, "_width", 80)
+    assert "request_approval" in (await cli("wirings")).out
+
+
+@pytest.mark.spec("G4")
+@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
+async def test_what_the_database_does_not_take_is_said_in_a_sentence(
+    fleet: Fleet, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fleet.add_group()
+    for name in ("gateway.cli.wire.check_name", "gateway.cli.people.check_name"):
+        monkeypatch.setattr(name, lambda _, given, *__: given)  # whatever a check may not know of
+    for arguments in (("wire", "demo", "fake", "x" * 300), ("people", "show", "a\x00b")):
+        refused = await cli(*arguments)
+        assert (refused.code, "the database does not take this:" in refused.err) == (1, True)
+
+
+@pytest.mark.spec("G4")
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+async def test_an_owner_without_a_chat_is_listed_as_such(fleet: Fleet, cli: Cli) -> None:
+    await make(fleet, "olga", "owner")
+    assert "no chat yet" in (await cli("owners", "list")).out
+    refused = await cli("owners", "add", "fake", "u" * 300, "chat")
+    assert "at most 255" in refused.err
+
+
 @pytest.mark.spec("M2")
 @pytest.mark.parametrize(
     ("arguments", "said"),
@@ -165,8 +204,17 @@ async def test_wirings_are_made_listed_and_removed(fleet: Fleet, cli: Cli) -> No
         (("nobody", "fake", "room"), "there is no agent 'nobody'"),
         (("demo", "nowhere", "room"), "there is no channel 'nowhere'"),
         (("demo", "fake", "room", "--unknown", "whatever"), "'whatever' is not one of"),
+        (("demo", "fake", "room", "--priority", "99999999999999"), "not in the range"),
+        (("demo", "fake", "x" * 300), "the place has 300 characters; at most 255 are taken"),
+        (("demo", "fake", "a\x00b"), "has characters that cannot be seen"),
+        (("demo", "fake", " "), "the place is empty"),
+        (("demo", "fake", "room", "--pattern", ""), "is empty: it would match everything"),
+        (("demo", "fake", "room", "--pattern", "(a+)+$"), "could take too long"),
+        (("demo", "fake", "room", "--include-sender", ""), "a sender is empty"),
+        (("demo", "fake", "room", "--include-sender", "ada", "--exclude-sender", "fake:ada"), "both included and"),
     ],
 )
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 async def test_a_wiring_that_makes_no_sense_is_refused(fleet: Fleet, cli: Cli, arguments: Any, said: str) -> None:
     await fleet.add_group()
     refused = await cli("wire", *arguments)

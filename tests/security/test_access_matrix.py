@@ -140,8 +140,15 @@ async def _raise_budget(world: World, person: str) -> Callable[[], Awaitable[boo
     row = {**asked, "payload": payload, "payload_hash": hash_of(payload), "expires_at": now(60)}
     await world.fleet.execute(insert(Approval).values(**row))
 
+    async def extra() -> float:
+        return float(sum(row.extra_usd for row in await world.fleet.rows(BudgetDay) if row.day == payload["day"]))
+
     async def happens() -> bool:
-        return await _decides(world, asked["id"], person)
+        before = await extra()
+        decided = await _decides(world, asked["id"], person)
+        raised = await extra() - before
+        assert raised == (5.0 if decided else 0.0)
+        return raised > 0
 
     return happens
 

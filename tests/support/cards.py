@@ -5,8 +5,9 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from adapters.channel_port import ButtonPress, Channel
+from adapters.channel_port import ButtonPress, Channel, OutboundMessage, Receipt
 from adapters.channels.fake import FakeChannel
+from adapters.errors import DeliveryError
 from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
 from models import Approval, Card, User, UserDm, UserRole
@@ -56,6 +57,12 @@ class Platform(FakeChannel):
         self.asked: list[str] = []  # for whose direct chat
         self.closed_to: set[str] = set()  # who cannot be written to
         self.hangs_for: set[str] = set()
+        self.refuses: set[str] = set()  # places where nothing arrives
+
+    async def deliver(self, message: OutboundMessage) -> Receipt:
+        if message.destination.platform_id in self.refuses:
+            raise DeliveryError("forbidden: bot was blocked by the user", retryable=False)
+        return await super().deliver(message)
 
     async def open_dm(self, user_id: str) -> str | None:
         self.asked.append(user_id)

@@ -76,6 +76,7 @@ class SlackServer(RestStandIn):
         [(message, button)] = several
         payload = {
             "type": "block_actions",
+            "team": {"id": TEAM, "domain": "harbour"},
             "user": {"id": user, "username": user.lower(), "team_id": TEAM},
             "channel": {"id": message["channel"], "name": "general"},
             "container": {"type": "message", "message_ts": message["ts"], "channel_id": message["channel"]},
@@ -108,7 +109,7 @@ class SlackServer(RestStandIn):
 
     def command(self, **fields: str) -> tuple[dict[str, str], bytes]:
         usual = {"command": "/longshore", "text": "", "user_id": "U1ADA", "user_name": "ada", "channel_id": "C1"}
-        return self.form(usual | {"trigger_id": "13345224609.738474920.8088930838d88f008e0"} | fields)
+        return self.form(usual | {"team_id": TEAM, "trigger_id": "13345224609.738474920.8088930838d88f008e0"} | fields)
 
     def form(self, fields: dict[str, str]) -> tuple[dict[str, str], bytes]:
         return self.signed(urlencode(fields).encode(), "application/x-www-form-urlencoded")

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from adapters.channel_port import Destination, InboundMessage, InboundRequest, OutboundMessage
@@ -33,6 +34,16 @@ def says(text: str, key: str = "key-1", destination: Destination = PLACE, **more
 
 def channel_to(server: SlackServer, **more: Any) -> SlackChannel:
     return SlackChannel(**{"token": TOKEN, "signing_secret": SECRET, "api": server.url} | more)
+
+
+@contextmanager
+def slack_server() -> Iterator[SlackServer]:
+    """It has nothing to complain about when it closes."""
+    server = SlackServer()
+    yield server
+    server.close()
+    assert server.problems == []
+    assert server.elsewhere == 0
 
 
 class SlackHarness:

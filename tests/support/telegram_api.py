@@ -16,7 +16,7 @@ TOKEN = "987654321:AAFdo-not-show-this-token-to-anybody_35"
 BOT_ID, USERNAME = 987654321, "longshore_test_bot"
 PERSON, GROUP, TOPIC = 1001, -1002000000001, 9
 RETRY_AFTER = 7
-REACTIONS = ["👍", "👎", "❤", "🔥", "👏", "🤔", "🎉", "🙏", "👌", "💯", "🤣", "👀", "😢"]
+REACTIONS = ["👍", "👎", "❤", "🔥", "👏", "🤔", "🎉", "🙏", "👌", "💯", "🤣", "👀", "😢", "😁"]
 ENTITIES = {
     "mention", "hashtag", "url", "email", "bold", "italic", "underline", "strikethrough", "spoiler", "blockquote",
     "expandable_blockquote", "code", "pre", "text_link", "text_mention",

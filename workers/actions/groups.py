@@ -12,6 +12,7 @@ from models.groups import AgentGroup, Wiring, ensure_messaging_group, find_agent
 from models.upsert import insert_ignoring
 from workers.actions.caller import Caller, Performed
 from workers.intake.access import Act, may
+from workers.intake.patterns import find_fault
 from workers.system_prompt import GLOBAL_FOLDER, MAIN_FOLDER
 
 # What lies in the first is told to all agents, and the second is not told it: an agent that may write there would
@@ -24,6 +25,9 @@ async def register(
 ) -> Performed:
     await _check_people(conn, caller)
     _check_drivers(caller, action)
+    pattern = action.trigger_rules.get("pattern")
+    if pattern is not None and (fault := find_fault(pattern)) is not None:
+        raise ToolError(f"the pattern {pattern!r} {fault}")
     if action.folder in RESERVED:
         raise ToolError(f"the folder {action.folder!r} has a meaning of its own; choose another")
     if await find_agent_group(conn, action.folder) is not None:

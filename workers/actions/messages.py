@@ -8,7 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.actions import AddReaction, EditMessage, Send, SendToAgent
 from adapters.errors import ToolError
 from models.base import AnyRow, new_id
-from models.cards import put_card
+from models.cards import Card, put_card
+from models.consent import PendingQuestion
 from models.groups import find_agent_group
 from models.inbox import MessageIn
 from models.outbox import MessageOut
@@ -46,20 +47,22 @@ async def send(conn: AsyncConnection, caller: Caller, action: Send, step_id: str
 
 
 async def edit(conn: AsyncConnection, caller: Caller, action: EditMessage, step_id: str, number: int) -> Performed:
-    said = await _by_number(conn, MessageOut, caller, action.number)
+    said = await _own(conn, caller, action.number)
     if said is None:
         raise ToolError(f"there is no message {action.number} of yours here to edit")
+    if await _waits(conn, said):
+        raise ToolError(f"message {action.number} cannot be edited: it is a question that waits for its answer")
+    await _check_place(conn, caller, said)
     content = {"operation": "edit", "message": action.number, "text": action.text}
     await insert_ignoring(conn, MessageOut, **_row(caller, step_id, number, content) | _place_of(said))
     return Performed(f"message {action.number} will be changed", [step_id])
 
 
 async def react(conn: AsyncConnection, caller: Caller, action: AddReaction, step_id: str, number: int) -> Performed:
-    message = await _by_number(conn, MessageIn, caller, action.number) or await _by_number(
-        conn, MessageOut, caller, action.number
-    )
+    message = await _heard(conn, caller, action.number) or await _own(conn, caller, action.number)
     if message is None:
         raise ToolError(f"there is no message {action.number} here")
+    await _check_place(conn, caller, message)
     content = {"operation": "reaction", "message": action.number, "emoji": action.emoji}
     content["text"] = f"{action.emoji} (to message {action.number})"
     await insert_ignoring(conn, MessageOut, **_row(caller, step_id, number, content) | _place_of(message))
@@ -97,11 +100,35 @@ def _row(caller: Caller, step_id: str, number: int, content: dict[str, Any]) -> 
     return row | {"id": step_id, "seq": number}
 
 
-async def _by_number(
-    conn: AsyncConnection, table: type[MessageIn] | type[MessageOut], caller: Caller, number: int
-) -> AnyRow | None:
-    query = select(table.__table__).where(table.session_id == caller.session_id, table.seq == number)
+async def _heard(conn: AsyncConnection, caller: Caller, number: int) -> AnyRow | None:
+    query = select(MessageIn.__table__).where(MessageIn.session_id == caller.session_id, MessageIn.seq == number)
     return (await conn.execute(query)).one_or_none()
+
+
+async def _own(conn: AsyncConnection, caller: Caller, number: int) -> AnyRow | None:
+    """A message the agent itself sent. What the fleet says in its session is not the agent's to touch, least of all
+    what asks people for an approval."""
+    query = select(MessageOut.__table__).where(
+        MessageOut.session_id == caller.session_id,
+        MessageOut.seq == number,
+        MessageOut.kind != "notice",
+        MessageOut.turn_id.is_not(None),
+        ~select(Card.id).where(Card.message_out_id == MessageOut.id, Card.kind == "approval").exists(),
+    )
+    return (await conn.execute(query)).one_or_none()
+
+
+async def _waits(conn: AsyncConnection, row: AnyRow) -> bool:
+    """Whether it asks something that nobody has answered yet."""
+    waiting = (PendingQuestion.message_out_id == row.id, PendingQuestion.status == "pending")
+    return bool((await conn.execute(select(select(PendingQuestion.id).where(*waiting).exists()))).scalar_one())
+
+
+async def _check_place(conn: AsyncConnection, caller: Caller, row: AnyRow) -> None:
+    """It may have been sent there when that was still allowed."""
+    place = (row.channel_type, row.platform_id)
+    if row.channel_type != AGENT and not await may_reach(conn, caller.session_id, *place):
+        raise ToolError(f"you may not write to {row.channel_type} {row.platform_id!r} any more. Nothing was changed")
 
 
 def _place_of(row: AnyRow) -> dict[str, Any]:

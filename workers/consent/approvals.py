@@ -24,16 +24,17 @@ from models.consent import (
     use_approval,
 )
 from models.database import Database
+from models.quoting import quoted
 from models.sessions import end_rest, find_session
 from workers.actions.caller import Caller
 from workers.bells import Bells
 from workers.budget import CATEGORY as BUDGET
 from workers.budget import decide_raise
-from workers.consent.approvers import resolve_approvers
+from workers.consent.approvers import is_public, resolve_approvers
 from workers.consent.requests import Place, Request, hash_of, put_request
 from workers.intake.access import Act, may
 from workers.intake.admitting import CATEGORY as ACCESS
-from workers.intake.admitting import decide_access
+from workers.intake.admitting import decide_access, stop_while_deciding
 from workers.intake.refusals import RefusedError
 from workers.journal import Journal
 
@@ -116,7 +117,7 @@ class Consent:
         # In one line: an agent's text must not look like something else we say.
         summary = " ".join(f"{self._caller.turn.folder} wants {wish.summary}".split())
         summary = summary if len(summary) <= SUMMARY_LIMIT else f"{summary[: SUMMARY_LIMIT - 1]}…"
-        here = self._caller.reply_to
+        here, registry = self._caller.reply_to, self._caller.registry
         request = Request(
             approval_id=step_id,
             session_id=self._caller.session_id,
@@ -127,11 +128,11 @@ class Consent:
             payload=payload,
             agent=self._caller.turn.folder,
             asked_by=self._caller.people,
-            here=Place(here.channel_type, here.platform_id, here.thread_id),
+            here=Place(here.channel_type, here.platform_id, here.thread_id, is_public(registry, here.channel_type)),
             waiting=f"I wait for an approval before I go on ({tool}). Whoever runs me has been asked.",
         )
         group = self._caller.turn.agent_group_id
-        approvers = await resolve_approvers(self._db, self._caller.registry, group, here.channel_type)
+        approvers = await resolve_approvers(self._db, registry, group, here.channel_type)
         deliveries: list[str] = []
 
         async def work(conn: AsyncConnection, _: int) -> None:
@@ -178,11 +179,12 @@ async def decide(
     approve: bool,
     user_id: str | None = None,
     decided_by: str | None = None,
+    shown: str | None = None,
     usd: float | None = None,
 ) -> Decided:
     """Say yes or no. Once; RefusedError says why it cannot be decided, or not by this person: they must have the
     standing for it now, whatever it was when they were asked."""
-    decision = Decision(approve, user_id, decided_by, usd=usd)
+    decision = Decision(approve, user_id, decided_by, shown, usd)
 
     async def work(conn: AsyncConnection) -> Decided:
         return await decide_within(conn, approval_id, decision)
@@ -192,6 +194,7 @@ async def decide(
 
 async def decide_within(conn: AsyncConnection, approval_id: str, decision: Decision) -> Decided:
     """The same in a transaction of the caller's, which is to be rolled back if this raises."""
+    await stop_while_deciding(conn, approval_id)
     await lock_session_of(conn, Approval, approval_id)
     approval = await find_approval(conn, approval_id)
     if approval is None:
@@ -250,5 +253,5 @@ async def _let_go_on(conn: AsyncConnection, approval: AnyRow, decision: Decision
     await end_rest(conn, approval.session_id)
     session = await find_session(conn, approval.session_id)
     assert session is not None
-    said = f"{'approved, once' if decision.approve else 'denied'}: {approval.summary}"
+    said = f"{'approved, once' if decision.approve else 'denied'}: {quoted(approval.summary)}"
     return Decided(said, [(session.id, session.provider or session.group_provider)])

@@ -4,13 +4,14 @@ whom anybody can be reached; on the platform the request came from if somebody i
 A direct chat that is not known yet is asked for at the platform, outside any transaction, and remembered."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.errors import AdapterError
 from adapters.registry import Registry
 from models.approvers import Decider, deciders
 from models.base import storable
@@ -44,14 +45,23 @@ async def cached_approvers(conn: AsyncConnection, agent_group_id: str, prefer: s
 
 
 async def resolve_approvers(
-    db: Database, registry: Registry, agent_group_id: str, prefer: str | None
+    db: Database, registry: Registry, agent_group_id: str, prefer: str | None, without: Collection[str] = ()
 ) -> list[Approver]:
-    """Empty: nobody can be reached."""
-    for tier in await db.read(lambda conn: deciders(conn, agent_group_id)):
+    """Empty: nobody can be reached. `without`: users who are not to be asked."""
+    for everybody in await db.read(lambda conn: deciders(conn, agent_group_id)):
+        tier = [person for person in everybody if person.user_id not in without]
         found = [*_known(tier), *await _find(db, registry, [person for person in tier if not person.chats])]
         if chosen := _preferred(found, prefer):
             return chosen
     return []
+
+
+def is_public(registry: Registry, channel_type: str) -> bool:
+    """Whether anybody may read what is written on a platform."""
+    try:
+        return registry.channels.get(channel_type).capabilities.public
+    except AdapterError:  # it is not installed here, and nothing can be said on it
+        return False
 
 
 def _known(tier: Iterable[Decider]) -> list[Approver]:

@@ -112,8 +112,9 @@ async def _say(conn: AsyncConnection, card: AnyRow, number: int, pressed: Button
 async def answer_by_text(
     conn: AsyncConnection, *, channel_type: str, platform_id: str, thread_id: str | None, user_id: str, text: str
 ) -> Pressed | None:
-    """The same by words, where there are no buttons: an option's number or label, alone if one card is open there, else
-    with the code of what it answers. None: the text answers no card of this place.
+    """The same by words, where there are no buttons: an option's number or label with the code of what it answers. To
+    the only open question of a place the code may be left out; to an approval never: an agent that says "1 or 2?" there
+    must not turn the answer into somebody's yes. None: the text answers no card of this place.
 
     Only these short forms count, and without a code only from somebody who may choose: what else people say there is
     for the agents."""
@@ -121,18 +122,22 @@ async def answer_by_text(
     if not 0 < len(said) <= MAX_ANSWER or storable(said) != said:
         return None
     place = (channel_type, platform_id, thread_id)
+    if (found := _WITH_CODE.fullmatch(said)) is not None:
+        for card in await cards_by_code(conn, *place, found[2].lower()):
+            if _chosen(card, found[1]) is not None:
+                return await _answer(conn, card, found[1], user_id)
     cards = [card for card in await open_cards(conn, *place) if _chosen(card, said) is not None]
-    if len({card.subject_id for card in cards}) == 1:
-        return await _answer(conn, cards[0], said, user_id) if await _may(conn, cards[0], user_id) else None
-    if cards:
-        mine = [card for card in cards if await _may(conn, card, user_id)]
-        codes = ", ".join(code_of(card.subject_id) for card in mine)
-        return Pressed(f"Several things wait for an answer here. Add the code of one: {codes}") if mine else None
-    if (found := _WITH_CODE.fullmatch(said)) is None:
-        return None
-    named = await cards_by_code(conn, *place, found[2].lower())
-    card = next((card for card in named if _chosen(card, found[1]) is not None), None)
-    return None if card is None else await _answer(conn, card, found[1], user_id)
+    mine = [card for card in cards if await _may(conn, card, user_id)]
+    asked = [card for card in mine if card.kind == "question"]
+    if len({card.subject_id for card in asked}) == 1:
+        return await _answer(conn, asked[0], said, user_id)
+    if asked:
+        codes = ", ".join(code_of(card.subject_id) for card in asked)
+        return Pressed(f"Several things wait for an answer here. Add the code of one: {codes}")
+    if mine and not _is_number(said):
+        codes = ", ".join(f"`{said.lower()} {code_of(card.subject_id)}`" for card in mine)
+        return Pressed(f"Nothing was decided: an approval needs its code as well. Write {codes}")
+    return None
 
 
 async def _answer(conn: AsyncConnection, card: AnyRow, said: str, user_id: str) -> Pressed:
@@ -143,6 +148,10 @@ async def _answer(conn: AsyncConnection, card: AnyRow, said: str, user_id: str) 
             return await _choose(conn, card, option, user_id, None)
     except RefusedError as error:
         return Pressed(str(error))
+
+
+def _is_number(said: str) -> bool:
+    return said.rstrip(".)").isdecimal()
 
 
 def _chosen(card: AnyRow, said: str) -> dict[str, Any] | None:

@@ -1,5 +1,6 @@
 """Questions agents ask people: putting one, and taking the answer, whoever gives it and wherever it comes in."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -107,11 +108,16 @@ async def may_answer(conn: AsyncConnection, question: AnyRow, user_id: str) -> b
     place = await find_place(conn, question.channel_type, question.platform_id)
     if place is not None and place.unknown_sender_policy == "public":
         return True
-    senders = select(MessageIn.channel_type, MessageIn.sender_id).where(
-        MessageIn.turn_id == question.turn_id, MessageIn.sender_id.is_not(None)
+    return (question.turn_id, user_id) in await senders_of(conn, [question.turn_id])
+
+
+async def senders_of(conn: AsyncConnection, turn_ids: Collection[str]) -> set[tuple[str, str]]:
+    """Whom each of these turns answers: the turn, and a user id."""
+    senders = select(MessageIn.turn_id, MessageIn.channel_type, MessageIn.sender_id).where(
+        MessageIn.turn_id.in_(turn_ids), MessageIn.sender_id.is_not(None)
     )
     known = (await conn.execute(senders.distinct())).all()
-    return user_id in {user_id_of(row.channel_type, row.sender_id) for row in known}
+    return {(row.turn_id, user_id_of(row.channel_type, row.sender_id)) for row in known}
 
 
 async def _find(conn: AsyncConnection, question_id: str) -> AnyRow:

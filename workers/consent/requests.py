@@ -12,8 +12,8 @@ from typing import Any, Final, Literal
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models.approvers import name_of
-from models.base import new_id
+from models.approvers import name_and_id
+from models.base import AnyRow, new_id
 from models.cards import put_card, token
 from models.consent import find_approval, put_approval
 from models.outbox import MessageOut
@@ -24,6 +24,11 @@ from workers.consent.approvers import Approver
 from workers.notices import notice
 
 APPROVE: Final = "approve"
+# What the place a request came from is told, if the card cannot be put there either.
+UNASKED: Final = (
+    "I wait for an approval before I go on, and nobody who decides about it can be reached. "
+    "Whoever runs me can decide at a terminal: `longshore approvals`"
+)
 OPTIONS: Final = ({"label": "Approve", "value": APPROVE}, {"label": "Deny", "value": "deny"})
 _STYLES: Final = ("good", "bad")
 
@@ -52,9 +57,12 @@ def code_of(subject_id: str) -> str:
 
 @dataclass(frozen=True)
 class Place:
+    """`is_public`: anybody may read there, so no card is put there."""
+
     channel_type: str
     platform_id: str
     thread_id: str | None = None
+    is_public: bool = False
 
 
 @dataclass(frozen=True)
@@ -76,13 +84,24 @@ class Request:
     waiting: str | None = None
 
 
+@dataclass(frozen=True)
+class Letter:
+    """A message about an approval: a card with its buttons, or words without. `user_id`: whom a card is put to. `key`:
+    the same one is written once."""
+
+    place: Place
+    key: str
+    content: dict[str, Any]
+    is_card: bool = False
+    user_id: str | None = None
+
+
 async def put_request(
     conn: AsyncConnection, request: Request, approvers: Sequence[Approver], seconds: float
 ) -> list[str]:
     """Write it all down, once; it waits for so many seconds. Returns the messages to ring for. Their numbers are the
     session's, whose row is locked by this."""
-    payload_hash = hash_of(request.payload)
-    await put_approval(
+    is_new = await put_approval(
         conn,
         seconds,
         id=request.approval_id,
@@ -92,55 +111,64 @@ async def put_request(
         summary=request.summary,
         risk=request.risk,
         payload=request.payload,
-        payload_hash=payload_hash,
+        payload_hash=hash_of(request.payload),
     )
+    if not is_new:
+        return []
     written = await find_approval(conn, request.approval_id)
     assert written is not None
-    text = await _text(conn, request, written.expires_at)
-    rows: list[tuple[dict[str, Any], str | None, str | None]] = []  # the message, its card, whom it is put to
-    if request.here is not None and request.waiting is not None and approvers:
-        rows.append((_row(request, request.here, request.waiting), None, None))
-    for approver in approvers:
-        place = Place(approver.channel_type, approver.platform_id)
-        rows.append((_row(request, place, text), new_id(), approver.user_id))
-    if request.here is not None and not approvers:
-        rows.append((_row(request, request.here, text), new_id(), None))
-    return await _store(conn, request, payload_hash, rows)
+    content = {"text": await text_of(conn, request, written.expires_at)}
+    letters = [
+        Letter(Place(one.channel_type, one.platform_id), _key(request, number), content, True, one.user_id)
+        for number, one in enumerate(approvers, 1)
+    ]
+    if request.here is not None:
+        first = place_key(request.approval_id)
+        if not approvers and not request.here.is_public:
+            letters = [Letter(request.here, first, content, True)]
+        elif (words := request.waiting if approvers else UNASKED) is not None:
+            letters.insert(0, Letter(request.here, first, {"text": words}))
+    return await post(conn, written, letters)
 
 
-async def _store(
-    conn: AsyncConnection,
-    request: Request,
-    payload_hash: str,
-    rows: Sequence[tuple[dict[str, Any], str | None, str | None]],
-) -> list[str]:
-    if not rows:
+def place_key(approval_id: str) -> str:
+    """Of what is said about it in the place it came from."""
+    return f"{approval_id}:approval:0"
+
+
+def _key(request: Request, number: int) -> str:
+    return f"{request.approval_id}:approval:{number}"
+
+
+async def post(conn: AsyncConnection, approval: AnyRow, letters: Sequence[Letter]) -> list[str]:
+    """Write them down, in the order of their numbers. Returns what to ring for."""
+    if not letters:
         return []
     deliveries = []
-    first = await take_numbers(conn, request.session_id, len(rows)) - len(rows) + 1
-    for number, (row, card_id, user_id) in enumerate(rows):
-        row |= {"seq": first + number, "idempotency_key": f"{request.approval_id}:approval:{number}"}
-        if card_id is not None:
-            row["content"] |= {"buttons": _buttons(card_id)}
+    seq = await take_numbers(conn, approval.session_id, len(letters)) - len(letters)
+    for letter in letters:
+        seq += 1
+        place = letter.place
+        row = notice(
+            session_id=approval.session_id,
+            seq=seq,
+            key=letter.key,
+            channel_type=place.channel_type,
+            platform_id=place.platform_id,
+            thread_id=place.thread_id,
+            text="",
+        )
+        card_id = new_id()
+        row["content"] = letter.content
+        if letter.is_card:
+            row["content"] = letter.content | {"buttons": _buttons(card_id), "answer_code": code_of(approval.id)}
         if not await insert_ignoring(conn, MessageOut, **row):
             continue
         deliveries.append(str(row["id"]))
-        if card_id is not None:
-            subject = {"subject_id": request.approval_id, "payload_hash": payload_hash, "user_id": user_id}
+        if letter.is_card:
+            subject = {"subject_id": approval.id, "payload_hash": approval.payload_hash, "user_id": letter.user_id}
             await put_card(conn, card_id, "approval", row, OPTIONS, **subject)
     return deliveries
-
-
-def _row(request: Request, place: Place, text: str) -> dict[str, Any]:
-    return notice(
-        session_id=request.session_id,
-        seq=0,
-        key="",
-        channel_type=place.channel_type,
-        platform_id=place.platform_id,
-        thread_id=place.thread_id,
-        text=text,
-    )
 
 
 def _buttons(card_id: str) -> list[dict[str, str]]:
@@ -150,8 +178,8 @@ def _buttons(card_id: str) -> list[dict[str, str]]:
     ]
 
 
-async def _text(conn: AsyncConnection, request: Request, expires_at: datetime) -> str:
-    people = [await name_of(conn, user_id) for user_id in request.asked_by if user_id is not None]
+async def text_of(conn: AsyncConnection, request: Request, expires_at: datetime) -> str:
+    people = [await name_and_id(conn, user_id) for user_id in request.asked_by if user_id is not None]
     whose = f"Asked by {', '.join(people)}. " if people else ""
     code = code_of(request.approval_id)
     return "\n".join(

@@ -8,7 +8,7 @@ from adapters.channel_port import Button, Channel
 from adapters.markup.splitting import split
 
 # How a row says what to do; not for those who read it.
-_OURS: Final = ("operation", "message", "outbox", "buttons")
+_OURS: Final = ("operation", "message", "outbox", "buttons", "answer_code")
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def with_buttons(content: Mapping[str, Any], channel: Channel) -> tuple[str, tup
     text, buttons = str(content.get("text") or ""), buttons_of(content)
     if not buttons or channel.capabilities.buttons:
         return text, buttons
-    return _with_options(text, buttons), ()
+    return _with_options(text, buttons, content.get("answer_code")), ()
 
 
 def buttons_of(content: Mapping[str, Any]) -> tuple[Button, ...]:
@@ -55,11 +55,13 @@ def buttons_of(content: Mapping[str, Any]) -> tuple[Button, ...]:
     )
 
 
-def _with_options(text: str, buttons: Sequence[Button]) -> str:
-    """Options are numbered as their card numbers them: those that open an address are none."""
+def _with_options(text: str, buttons: Sequence[Button], code: str | None) -> str:
+    """Options are numbered as their card numbers them: those that open an address are none. What has a `code` is
+    answered by naming it, so that a number said about something else decides nothing."""
     options = [" ".join(button.label.split()) for button in buttons if button.url is None]
     links = [f"{' '.join(button.label.split())}: {button.url}" for button in buttons if button.url is not None]
     blocks = [text, "\n".join(links), "\n".join(f"{number}. {label}" for number, label in enumerate(options, 1))]
     if options:
-        blocks.append("Answer with a number.")
+        how = f" and the code, for example: 1 {code}" if code else "."
+        blocks.append(f"Answer with a number{how}")
     return "\n\n".join(block for block in blocks if block)

@@ -2,7 +2,8 @@
 
 The next who sends it asks the platform first. A channel that honours keys is sent it again, as long as it remembers
 them; one that can be asked and knows nothing of it as well. Otherwise it ends as `unknown`, or goes out again, as
-LONGSHORE_DOUBTFUL_DELIVERY says: guessing could say it twice."""
+LONGSHORE_DOUBTFUL_DELIVERY says: guessing could say it twice. There it is written down just before that it is being
+sent, so that what was never sent is not in doubt."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -11,7 +12,7 @@ import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.channel_port import Channel, Destination, Receipt
-from adapters.errors import DeliveryError
+from adapters.errors import AdapterError, DeliveryError
 from models.base import AnyRow
 from models.outbox import find_abandoned, settle_delivery
 from workers.agents import AGENT
@@ -34,12 +35,26 @@ async def settle_doubtful(runtime: Runtime, message_out_id: str) -> None:
         if row is None:
             return False
         progress = Progress.of(row.receipt)
-        if row.channel_type != AGENT:  # there it is sent and written down in one: it was not sent
+        if _may_have_left(runtime, row, progress):
             progress = progress.doubting(claimed_at(row, runtime.settings))
-        return await settle_delivery(conn, row.id, row.claim_token, status="pending", receipt=progress.receipt())
+        receipt = progress.over().receipt()
+        return await settle_delivery(conn, row.id, row.claim_token, status="pending", receipt=receipt)
 
     if await runtime.db.transact(work):
         runtime.bells.deliver(message_out_id)
+
+
+def _may_have_left(runtime: Runtime, row: AnyRow, progress: Progress) -> bool:
+    if row.channel_type == AGENT:  # there it is sent and written down in one: it was not sent
+        return False
+    # What kills whoever prepares it is not to do so for ever.
+    if progress.begun or row.attempts >= runtime.settings.max_tries:
+        return True
+    try:
+        channel = runtime.registry.channels.get(row.channel_type)
+    except AdapterError:
+        return True
+    return may_be_resolved(channel, runtime.settings)  # those do not say when they begin
 
 
 def claimed_at(row: AnyRow, settings: Settings) -> datetime:

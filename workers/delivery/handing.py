@@ -2,9 +2,11 @@
 can show it. Every part is written down before the next one goes out."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from time import monotonic
+from typing import Final, TypeVar
 
 from adapters.channel_port import Channel, Destination, OutboundMessage, Receipt
 from adapters.errors import ChannelError, DeliveryError
@@ -12,9 +14,11 @@ from models.base import AnyRow
 from models.database import uninterrupted
 from models.outbox import note_progress, platform_message_id
 from workers.delivery.degrading import Part, parts_of, with_buttons
-from workers.delivery.doubt import claimed_at, resolve
+from workers.delivery.doubt import claimed_at, may_be_resolved, resolve
 from workers.delivery.progress import Progress
 from workers.runtime import Runtime
+
+T = TypeVar("T")
 
 # Reading and splitting a text takes some microseconds a character, during which nothing else is done.
 LONG: Final = 2000
@@ -34,9 +38,10 @@ class TakenAwayError(Exception):
 
 class Handing:
     """`progress` is how far it came, also if it fails, `began` when its last step was begun by the database's clock.
-    `repeatable`: doing it twice shows nothing twice."""
+    `repeatable`: doing it twice shows nothing twice. `claimed`: since when the row is ours at least, by the clock of
+    this process."""
 
-    def __init__(self, runtime: Runtime, channel: Channel, row: AnyRow) -> None:
+    def __init__(self, runtime: Runtime, channel: Channel, row: AnyRow, claimed: float) -> None:
         self._runtime = runtime
         self._channel = channel
         self._row = row
@@ -44,6 +49,7 @@ class Handing:
         self.progress = Progress.of(row.receipt)
         self.began = claimed_at(row, runtime.settings)
         self.repeatable = False
+        self._ours_since = claimed
 
     async def run(self) -> Receipt:
         operation = self._row.content.get("operation")
@@ -73,6 +79,7 @@ class Handing:
         self.repeatable = True
         try:
             await self._find_room()
+            await self._hold()
             async with self._time():
                 await act()
         except DeliveryError:
@@ -100,7 +107,7 @@ class Handing:
         content = self._row.content
         if len(str(content.get("text", ""))) < LONG:
             return parts_of(content, self._channel)
-        return await asyncio.to_thread(parts_of, content, self._channel)
+        return await self._in_thread(parts_of, content, self._channel)
 
     async def _send_part(self, part: Part, key: str) -> Receipt:
         since = self.progress.doubt_since
@@ -109,17 +116,28 @@ class Handing:
             if arrived is not None:
                 return arrived
             await self._note(self.progress)  # asking has taken its time
-        await self._find_room()
-        files = await asyncio.to_thread(self._runtime.outbox.files, self._row.id) if part.has_files else ()
+        files = await self._in_thread(self._runtime.outbox.files, self._row.id) if part.has_files else ()
         message = OutboundMessage(self._destination, part.content, key, self._row.kind, files, part.buttons)
+        await self._find_room()
+        await self._hold()
         async with self._time():
             return await self._channel.deliver(message)
+
+    # --- our claim ---
+
+    async def _hold(self) -> None:
+        """Directly before the platform is asked for anything: make sure that nobody else has the row by now. A stopped
+        process, a slow disk or database may have taken longer than the claim lasts."""
+        begins = not (self.repeatable or may_be_resolved(self._channel, self._runtime.settings))
+        if begins or monotonic() - self._ours_since > self._runtime.settings.delivery_seconds / 4:
+            await self._note(self.progress.beginning() if begins else self.progress)
 
     async def _note(self, progress: Progress) -> None:
         """Written down, and ours for another while."""
         runtime, row = self._runtime, self._row
         seconds = runtime.settings.delivery_seconds
         stored = progress.receipt() or {}
+        asked = monotonic()
         until = await uninterrupted(
             runtime.db.transact(
                 lambda conn: note_progress(conn, row.id, row.claim_token, stored, seconds), patience=seconds / 2
@@ -127,7 +145,7 @@ class Handing:
         )
         if until is None:
             raise TakenAwayError
-        self.progress = progress
+        self.progress, self._ours_since = progress, asked
         self.began = until - timedelta(seconds=seconds)
 
     async def _find_room(self) -> None:
@@ -136,6 +154,15 @@ class Handing:
         if wait > 0:
             raise NoRoomError(wait)
 
+    async def _in_thread(self, work: Callable[..., T], *given: object) -> T:
+        """Not for as long as it likes: a shared folder may hang."""
+        try:
+            async with asyncio.timeout(self._runtime.settings.delivery_seconds / 2):
+                return await asyncio.to_thread(work, *given)
+        except TimeoutError:
+            raise DeliveryError("it could not be prepared in time", retryable=True) from None
+
     def _time(self) -> asyncio.Timeout:
         """Ends before the claim does, so that nobody else settles the row while we still send."""
-        return asyncio.timeout(self._runtime.settings.delivery_seconds * 0.75)
+        seconds = self._runtime.settings.delivery_seconds
+        return asyncio.timeout(max(seconds / 2, seconds * 0.75 - (monotonic() - self._ours_since)))

@@ -2,7 +2,7 @@
 message in line."""
 
 import asyncio
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,7 +15,9 @@ from models.database import uninterrupted
 from models.outbox import MessageOut, mark_delivered, next_in_line, settle_delivery
 from models.people import owner_addresses
 from models.sessions import living_session, take_numbers
-from workers.delivery.doubt import may_be_resolved
+from scheduler.backoff import MAX_WAIT_SECONDS
+from workers.consent.undelivered import card_failed
+from workers.delivery.doubt import claimed_at, may_be_resolved
 from workers.delivery.handing import Handing
 from workers.events import envelope
 from workers.notices import owner_notices, store_notices, tell_agent
@@ -28,13 +30,14 @@ _LONG_AGO_SECONDS = 3600.0
 
 
 async def delivered(runtime: Runtime, row: AnyRow, receipt: Receipt) -> str | None:
+    """A database that is away is waited for as long as nobody else takes the row."""
     stored = {"platform_message_id": receipt.platform_message_id, **receipt.details}
 
     async def work(conn: AsyncConnection) -> tuple[bool, str | None]:
         done = await mark_delivered(conn, row.id, row.claim_token, stored)
         return done, await next_in_line(conn, row)
 
-    done, following = await uninterrupted(runtime.db.transact(work, patience=runtime.settings.delivery_seconds / 2))
+    done, following = await uninterrupted(runtime.db.transact(work, patience=runtime.settings.delivery_seconds))
     if done and row.content.get("outbox"):
         await asyncio.to_thread(runtime.outbox.remove, row.id)
     if done:
@@ -63,7 +66,9 @@ async def failed(runtime: Runtime, row: AnyRow, channel: Channel, handing: Handi
             return await give_up(runtime, row, ErrorClass.TRANSPORT, why + progress.words(), status="unknown")
     if error.retry_after is not None:
         await runtime.rates.pause(row.channel_type, row.platform_id, channel.capabilities, error.retry_after)
-    delay = runtime.backoff.delay(row.attempts, error.retry_after) if error.retryable else None
+    delay = held_back = _held_back_seconds(runtime, row, error)
+    if held_back is None and error.retryable:
+        delay = runtime.backoff.delay(row.attempts, error.retry_after)
     if delay is None:
         error_class = ErrorClass.TRANSPORT if error.retryable else ErrorClass.INVALID_REQUEST
         # A try before this one may have arrived.
@@ -71,13 +76,27 @@ async def failed(runtime: Runtime, row: AnyRow, channel: Channel, handing: Handi
         status: Literal["failed", "unknown"] = "unknown" if in_doubt else "failed"
         return await give_up(runtime, row, error_class, why + progress.words(), status=status)
     log.warning("delivery.retry", message=row.id, channel=row.channel_type, error=why, retry_in=delay)
-    changes = {"status": "pending", "error": why, "error_class": ErrorClass.TRANSPORT, "receipt": progress.receipt()}
-    await runtime.db.transact(
-        lambda conn: settle_delivery(conn, row.id, row.claim_token, deliver_after=now(delay), **changes)
-    )
+    changes: dict[str, Any] = {
+        "status": "pending",
+        "error": why,
+        "error_class": ErrorClass.TRANSPORT,
+        "deliver_after": now(delay),
+    }
+    changes |= {"receipt": progress.over().receipt(), "attempts": row.attempts - (held_back is not None)}
+    await runtime.db.transact(lambda conn: settle_delivery(conn, row.id, row.claim_token, **changes))
     event = DeliveryChanged(message=row.seq, status="retrying", channel=row.channel_type, error=why)
     runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
     return None  # those behind it wait for it
+
+
+def _held_back_seconds(runtime: Runtime, row: AnyRow, error: DeliveryError) -> float | None:
+    """The platform asks for patience and has not taken it: for how long, and the longer it goes on the longer. That
+    uses up no try until the row is too old for it (None), as with providers."""
+    asked, settings = error.retry_after, runtime.settings
+    if not error.retryable or error.may_have_arrived or asked is None or asked >= MAX_WAIT_SECONDS:
+        return None
+    age = (claimed_at(row, settings) - row.created_at).total_seconds()
+    return max(asked, age / 10 - 1) if age < settings.limit_seconds else None
 
 
 async def give_up(
@@ -88,7 +107,8 @@ async def give_up(
     *,
     status: Literal["failed", "unknown"] = "failed",
 ) -> str | None:
-    """Nobody will send this again by itself: the agent hears of it in its next turn, the owners at once."""
+    """Nobody will send this again by itself: the agent hears of it in its next turn, the owners at once. Whom an
+    approval's card does not reach, somebody else is asked instead."""
     log.error("delivery.given_up", message=row.id, channel=row.channel_type, status=status, error=why)
 
     async def work(conn: AsyncConnection) -> list[str]:
@@ -115,4 +135,6 @@ async def give_up(
         runtime.bells.deliver(message_out_id)
     event = DeliveryChanged(message=row.seq, status=status, channel=row.channel_type, error=why)
     runtime.publisher.publish(envelope(row.session_id, event, turn_id=row.turn_id))
+    if row.kind == "notice":
+        await card_failed(runtime, row)
     return await runtime.db.read(lambda conn: next_in_line(conn, row))

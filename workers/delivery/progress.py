@@ -8,21 +8,26 @@ from typing import Any
 @dataclass(frozen=True)
 class Progress:
     """`parts`: what the platform calls those that arrived. `doubt_since`: when the next one was first tried, by the
-    database's clock, if that may have arrived as well."""
+    database's clock, if that may have arrived as well. `begun`: the next one is being handed over; written down first
+    where nobody could find that out afterwards."""
 
     parts: tuple[str | None, ...] = ()
     doubt_since: datetime | None = None
+    begun: bool = False
 
     @classmethod
     def of(cls, receipt: dict[str, Any] | None) -> "Progress":
         stored = receipt or {}
         since = stored.get("doubt_since")
-        return cls(tuple(stored.get("parts", ())), datetime.fromisoformat(since) if since else None)
+        parts = tuple(stored.get("parts", ()))
+        return cls(parts, datetime.fromisoformat(since) if since else None, bool(stored.get("begun")))
 
     def receipt(self) -> dict[str, Any] | None:
         stored: dict[str, Any] = {"parts": list(self.parts)} if self.parts else {}
         if self.doubt_since is not None:
             stored["doubt_since"] = self.doubt_since.isoformat()
+        if self.begun:
+            stored["begun"] = True
         return stored or None
 
     def words(self) -> str:
@@ -31,6 +36,13 @@ class Progress:
 
     def doubting(self, since: datetime) -> "Progress":
         return replace(self, doubt_since=self.doubt_since or since)
+
+    def beginning(self) -> "Progress":
+        return replace(self, begun=True)
+
+    def over(self) -> "Progress":
+        """Nothing is being handed over any more."""
+        return replace(self, begun=False)
 
     def beyond(self, platform_message_id: str | None) -> "Progress":
         """One more has arrived."""

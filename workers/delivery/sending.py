@@ -3,6 +3,8 @@
 A row is sent in order with its neighbours to the same place, retried with backoff, and never sent under a second
 key."""
 
+from time import monotonic
+
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -25,10 +27,11 @@ async def send(runtime: Runtime, message_out_id: str) -> None:
     """Send a message and whatever waits behind it."""
     following: str | None = message_out_id
     while following is not None:
+        before = monotonic()
         claimed = await _claim(runtime, following)
         if claimed is None:
             return
-        following = await _send_claimed(runtime, *claimed)
+        following = await _send_claimed(runtime, *claimed, before)
 
 
 async def _claim(runtime: Runtime, message_out_id: str) -> tuple[AnyRow, bool] | None:
@@ -46,8 +49,8 @@ async def _claim(runtime: Runtime, message_out_id: str) -> tuple[AnyRow, bool] |
     return await runtime.db.transact(work)
 
 
-async def _send_claimed(runtime: Runtime, row: AnyRow, may_go_there: bool) -> str | None:
-    """Send it; returns the next in line."""
+async def _send_claimed(runtime: Runtime, row: AnyRow, may_go_there: bool, claimed: float) -> str | None:
+    """Send it, ours since `claimed` at least (monotonic); returns the next in line."""
     if not may_go_there:
         why = f"this agent may not send to {row.channel_type} {row.platform_id!r}"
         return await give_up(runtime, row, ErrorClass.INVALID_REQUEST, why)
@@ -57,7 +60,7 @@ async def _send_claimed(runtime: Runtime, row: AnyRow, may_go_there: bool) -> st
         channel = runtime.registry.channels.get(row.channel_type)
     except AdapterError as error:
         return await give_up(runtime, row, ErrorClass.INVALID_REQUEST, str(error))
-    handing = Handing(runtime, channel, row)
+    handing = Handing(runtime, channel, row, claimed)
     try:
         receipt = await handing.run()
     except NoRoomError as error:

@@ -4,25 +4,29 @@ A message that waits is a row like any other, only `paused`: nothing of it is lo
 
 import json
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Select, Update, and_, func, select, true, update
+from sqlalchemy import ColumnElement, Select, Update, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, now, storable_json
+from models.cards import Card
 from models.consent import Approval, decide_approval, find_approval, lock_session_of
-from models.inbox import MessageIn
-from models.people import grant, remember_user
-from models.sessions import find_session, living_session, mark_if_due
-from workers.consent.approvers import cached_approvers
-from workers.consent.requests import Request, put_request
-from workers.intake.access import Standing, standing_of
+from models.expiry import ACCESS, next_request
+from models.inbox import MessageIn, waiting_of
+from models.people import grant, lock_user
+from models.quoting import quoted
+from models.sessions import Session, find_session, living_session, mark_if_due
+from workers.consent.approvers import Approver
+from workers.consent.requests import Letter, Place, Request, post, put_request, text_of
 from workers.intake.front_desk import key_of, say
 from workers.intake.refusals import RefusedError
 
-CATEGORY: Final = "access"
+CATEGORY: Final = ACCESS
 MAX_WAITING: Final = 20  # messages of one stranger to one agent
+MAX_REQUESTS: Final = 50  # strangers who wait for one agent
 REQUEST_SECONDS: Final = 7 * 86_400.0
 WORDS_LIMIT: Final = 300
 
@@ -51,50 +55,83 @@ class Decided:
     deliveries: list[str] = field(default_factory=list)
 
 
-class AdmittedError(Exception):
-    """The stranger was let in just now: their message is to be taken once more, as somebody's."""
+class AskFirstError(Exception):
+    """Those who decide about strangers of this agent are to be found first, outside any transaction; then the message
+    is to be taken once more."""
+
+    def __init__(self, agent_group_id: str) -> None:
+        super().__init__(agent_group_id)
+        self.agent_group_id = agent_group_id
 
 
 async def turn_away(conn: AsyncConnection, stranger: Stranger) -> list[str]:
-    """In a direct chat they are told once who they are and what to do; elsewhere nobody wants to read that."""
-    if not stranger.is_direct:
+    """In a direct chat they are told once who they are and what to do; elsewhere nobody wants to read that. Nor is one
+    answered of whom nobody vouches that they wrote: others would get it."""
+    if not stranger.is_direct or stranger.user_id is None:
         return []
-    who = f"Your id here is {stranger.user_id}. " if stranger.user_id is not None else ""
+    who = f"Your id here is {stranger.user_id}. "
     what = f"I do not know you, so {stranger.folder or 'nobody'} will not read this. "
     told = f"{what}{who}Ask whoever runs me to add it, or to give you a one-time code, and write that code to me."
     return await _tell(conn, stranger, told, key_of("stranger", stranger.user_id, stranger.folder))
 
 
-async def request_of(
-    conn: AsyncConnection, user_id: str, agent_group_id: str, *, lock: bool = False
-) -> tuple[str, AnyRow | None]:
-    """The id of the request to let somebody in that counts now, and the request if it was made. `lock`: it is not
-    decided before the commit. One that nobody decided in time, and one that was granted and taken back, are followed by
-    another."""
+async def stop_at_the_door(conn: AsyncConnection, stranger: Stranger) -> None:
+    """Until the commit nobody decides about this stranger, and no other message of theirs is looked at."""
+    assert stranger.user_id is not None
+    await lock_user(conn, stranger.user_id, stranger.channel_type, stranger.name)
+
+
+async def stop_while_deciding(conn: AsyncConnection, approval_id: str) -> None:
+    """The same for whoever decides, if that is about a stranger."""
+    approval = await find_approval(conn, approval_id)
+    if approval is not None and approval.category == CATEGORY:
+        await lock_user(conn, approval.payload["user"], approval.payload["channel"], approval.payload["name"])
+
+
+async def request_of(conn: AsyncConnection, user_id: str, agent_group_id: str) -> tuple[str, AnyRow | None]:
+    """The id of the request to let somebody in that counts now, and the request if it was made. One that nobody decided
+    in time, and one that was granted and taken back, are followed by another."""
     request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([CATEGORY, user_id, agent_group_id])))
     while True:
-        if lock:
-            await conn.execute(select(Approval.id).where(Approval.id == request_id).with_for_update())
         known = await find_approval(conn, request_id)
         if known is None or known.status == "denied" or (known.status == "pending" and known.expires_at > known.at):
             return request_id, known
-        request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, request_id))
+        request_id = next_request(request_id)
 
 
-async def wait_outside(conn: AsyncConnection, stranger: Stranger, session_id: str, text: str) -> list[str]:
+async def wait_outside(
+    conn: AsyncConnection, stranger: Stranger, session_id: str, text: str, approvers: Sequence[Approver] | None
+) -> list[str]:
     """Their message has just been stored as `paused`: ask those who decide, unless they are asked already. Returns what
-    to ring for; RefusedError: too many wait, or they were turned away meanwhile."""
+    to ring for. RefusedError: too many wait. AskFirstError: `approvers`, those who can be reached, must be known."""
     assert stranger.user_id is not None
-    request_id, known = await request_of(conn, stranger.user_id, stranger.agent_group_id, lock=True)
-    if await standing_of(conn, stranger.user_id, stranger.agent_group_id) > Standing.STRANGER:
-        raise AdmittedError
-    if known is not None and known.status == "denied":
-        raise RefusedError(f"{known.decided_by} did not let {stranger.user_id} in")
+    request_id, known = await request_of(conn, stranger.user_id, stranger.agent_group_id)
     if await _count_waiting(conn, stranger) > MAX_WAITING:
-        raise RefusedError(f"{MAX_WAITING} messages of {stranger.user_id} wait for a decision: no more are kept")
-    if known is not None:
+        raise RefusedError(
+            f"{MAX_WAITING} messages of {stranger.user_id} wait for a decision: no more are kept", kind="stranger"
+        )
+    if known is None and await _count_requests(conn, stranger.agent_group_id) >= MAX_REQUESTS:
+        raise RefusedError(
+            f"{MAX_REQUESTS} strangers wait to be let in by {stranger.folder}: about no more is asked", kind="stranger"
+        )
+    if known is not None and await _is_shown(conn, request_id):
         return []
-    await remember_user(conn, stranger.user_id, stranger.channel_type, stranger.name)
+    if approvers is None:
+        raise AskFirstError(stranger.agent_group_id)
+    # Without anybody it is only listed; the next message asks again.
+    if known is None:
+        request = _request(request_id, stranger, session_id, text)
+        cards = await put_request(conn, request, approvers, REQUEST_SECONDS)
+    else:
+        cards = await _ask_again(conn, known, stranger, approvers)
+    asked = f"Whoever runs {stranger.folder} is asked to let you in; what you write waits."
+    alone = "Nobody who could let you in can be reached now. What you write waits; write again later."
+    told = f"I do not know you yet. {asked if approvers else alone}"
+    return [*cards, *await _tell(conn, stranger, told, key_of("waits", request_id, "asked" if approvers else "alone"))]
+
+
+def _request(request_id: str, stranger: Stranger, session_id: str, text: str) -> Request:
+    assert stranger.user_id is not None
     payload = {
         "user": stranger.user_id,
         "channel": stranger.channel_type,
@@ -107,7 +144,7 @@ async def wait_outside(conn: AsyncConnection, stranger: Stranger, session_id: st
     }
     # In one line: a stranger's name must not look like something else we say.
     called = f" ({' '.join(stranger.name.split())[:100]})" if stranger.name else ""
-    request = Request(
+    return Request(
         approval_id=request_id,
         session_id=session_id,
         category=CATEGORY,
@@ -118,12 +155,28 @@ async def wait_outside(conn: AsyncConnection, stranger: Stranger, session_id: st
         agent=stranger.folder,
         asked_by=(stranger.user_id,),
     )
-    approvers = await cached_approvers(conn, stranger.agent_group_id, stranger.channel_type)
-    told = f"I do not know you yet. Whoever runs {stranger.folder} is asked to let you in; what you write waits."
-    return [
-        *await put_request(conn, request, approvers, REQUEST_SECONDS),
-        *await _tell(conn, stranger, told, key_of("waits", request_id)),
+
+
+async def _ask_again(
+    conn: AsyncConnection, known: AnyRow, stranger: Stranger, approvers: Sequence[Approver]
+) -> list[str]:
+    """About a request that could be put to nobody when it was made."""
+    request = Request(
+        approval_id=known.id,
+        session_id=known.session_id,
+        category=CATEGORY,
+        summary=known.summary,
+        risk=known.risk,
+        payload=known.payload,
+        agent=stranger.folder,
+        asked_by=(stranger.user_id,),
+    )
+    content = {"text": await text_of(conn, request, known.expires_at)}
+    letters = [
+        Letter(Place(one.channel_type, one.platform_id), f"{known.id}:late:{number}", content, True, one.user_id)
+        for number, one in enumerate(approvers)
     ]
+    return await post(conn, known, letters)
 
 
 async def decide_access(conn: AsyncConnection, approval_id: str, approve: bool, decided_by: str) -> Decided:
@@ -133,22 +186,23 @@ async def decide_access(conn: AsyncConnection, approval_id: str, approve: bool, 
     if decided is None:
         raise RefusedError("it is already decided, or expired")
     asked, summary = decided.row.payload, decided.row.summary
-    which = _waiting_of(asked["channel"], asked["sender"], asked["agent_group_id"])
+    which = waiting_of(asked["channel"], asked["sender"], asked["agent_group_id"])
     if approve:
         await grant(conn, asked["user"], "member", asked["agent_group_id"], decided_by)
-        return Decided(f"let in: {summary}", await _go_on(conn, which), decided.deliveries)
+        return Decided(f"let in: {quoted(summary)}", await _go_on(conn, which), decided.deliveries)
     waiting = await _lock(conn, which)
     why = f"{decided_by} did not let the sender in"
     await conn.execute(_change(which, status="discarded", error=why))
     told = await _tell_denied(conn, waiting, asked["agent"], approval_id)
-    return Decided(f"not let in: {summary}", [], [*decided.deliveries, *told])
+    return Decided(f"not let in: {quoted(summary)}", [], [*decided.deliveries, *told])
 
 
 async def let_in(conn: AsyncConnection, user_id: str, agent_group_id: str | None, by: str) -> Decided:
     """Somebody has become somebody otherwise, to one agent or (None) to all: what they wrote before goes on, and nobody
     is asked about it any more."""
     channel_type, _, sender_id = user_id.partition(":")
-    which = _waiting_of(channel_type, sender_id, agent_group_id)
+    await lock_user(conn, user_id, channel_type, None)
+    which = waiting_of(channel_type, sender_id, agent_group_id)
     done = Decided(f"{user_id} is let in")
     for agent in sorted({row.agent_group_id for row in (await conn.execute(_select(which))).all()}):
         request_id, _ = await request_of(conn, user_id, agent)
@@ -190,17 +244,6 @@ async def _tell(conn: AsyncConnection, stranger: Stranger, text: str, key: str) 
     return [said] if said is not None else []
 
 
-def _waiting_of(channel_type: str, sender_id: str | None, agent_group_id: str | None) -> ColumnElement[bool]:
-    """Somebody's messages that wait to be let in. (A task that is paused waits for something else.)"""
-    return and_(
-        MessageIn.agent_group_id == agent_group_id if agent_group_id is not None else true(),
-        MessageIn.channel_type == channel_type,
-        MessageIn.sender_id == sender_id,
-        MessageIn.status == "paused",
-        MessageIn.kind != "task",
-    )
-
-
 def _select(which: ColumnElement[bool]) -> Select[*tuple[Any, ...]]:
     columns = (MessageIn.session_id, MessageIn.agent_group_id, MessageIn.channel_type, MessageIn.platform_id)
     return select(*columns, MessageIn.thread_id).where(which)
@@ -218,5 +261,20 @@ async def _lock(conn: AsyncConnection, which: ColumnElement[bool]) -> list[AnyRo
 
 
 async def _count_waiting(conn: AsyncConnection, stranger: Stranger) -> int:
-    which = _waiting_of(stranger.channel_type, stranger.sender_id, stranger.agent_group_id)
+    which = waiting_of(stranger.channel_type, stranger.sender_id, stranger.agent_group_id)
     return int((await conn.execute(select(func.count()).where(which))).scalar_one())
+
+
+async def _count_requests(conn: AsyncConnection, agent_group_id: str) -> int:
+    query = (
+        select(func.count())
+        .select_from(Approval)
+        .join(Session, Session.id == Approval.session_id)
+        .where(Approval.status == "pending", Approval.expires_at > now(), Approval.category == CATEGORY)
+        .where(Session.agent_group_id == agent_group_id)
+    )
+    return int((await conn.execute(query)).scalar_one())
+
+
+async def _is_shown(conn: AsyncConnection, request_id: str) -> bool:
+    return (await conn.execute(select(Card.id).where(Card.subject_id == request_id).limit(1))).first() is not None

@@ -1,22 +1,25 @@
 """The one way in from a platform: whoever hears something from one, by HTTP or by listening, hands it to `take_in`.
 
 Each message ends as a row, as the same row again, as refused with the reason kept, or as dealt with on the spot; a bad
-one does not stop its neighbours. Only the store being away stops all of them: then the platform sends it again."""
+one does not stop its neighbours. What we cannot store, because the store is away or by a bug, the platform sends again;
+one that fails again and again is kept where people can see it, and passed."""
 
 import asyncio
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, Protocol
 
 import structlog
 
 from adapters.channel_port import ButtonPress, Channel, InboundMessage, Received
+from adapters.errors import MalformedError
 from adapters.registry import Registry
 from models.database import Database
 from models.errors import StoreError
 from workers.bells import Bells
 from workers.consent import cards
+from workers.intake.front_desk import key_of
 from workers.intake.ingest import Accepted, accept, parse_incoming, record_rejection
 from workers.intake.refusals import RefusedError
 from workers.settings import Settings
@@ -24,9 +27,15 @@ from workers.settings import Settings
 log = structlog.get_logger()
 
 NAME_LIMIT: Final = 200
+# What a message can be the cause of. Anything else is our fault, or the driver's.
+ABOUT_THE_MESSAGE: Final = (ValueError, TypeError, RecursionError, MalformedError)
+MAX_FAILURES: Final = 5  # of one message in a process; then it is passed
+MAX_COUNTED: Final = 1000  # messages whose failures are remembered
 # Telling whoever pressed a button is a courtesy: what it did is done.
 TELL_SECONDS: Final = 10.0
 _TELLING: Final[set[asyncio.Task[None]]] = set()  # the loop keeps only weak references
+_WENT_WRONG: Final = "Something went wrong here, and nothing was done. Try it again later."
+_FAILURES: Final[dict[str, int]] = {}
 
 
 Word = Literal["accepted", "duplicate", "handled", "refused", "filtered"]
@@ -74,10 +83,43 @@ class TakenIn:
 
 
 async def take_in(house: House, channel: Channel, received: Received) -> TakenIn:
-    """Store what came, and ring for each message as soon as it is committed. StoreError: not all of it is stored."""
-    outcomes = [await _message(house, channel, message) for message in received.messages]
+    """Store what came, and ring for each message as soon as it is committed. If it raises, not all of it is stored, and
+    the platform is to send it again."""
+    outcomes: list[Outcome] = []
+    bugs: list[Exception] = []
+    for message in received.messages:
+        try:
+            outcomes.append(await _message(house, channel, message))
+        except StoreError:
+            raise
+        except Exception as error:  # the others are to be heard first
+            log.exception("door.not_foreseen", channel=channel.channel_type)
+            if await _give_up(house, channel, message, error):
+                outcomes.append(Outcome(message, "refused", reason=_not_stored(error)))
+            else:
+                bugs.append(error)
     told = [await _press(house, channel, press) for press in received.presses]
+    if bugs:
+        raise bugs[0]
     return TakenIn(tuple(outcomes), tuple(told))
+
+
+async def _give_up(house: House, channel: Channel, message: InboundMessage, error: Exception) -> bool:
+    """Whether it failed too often to be tried again. Then it is kept with all that was said: the fault is ours."""
+    message_id = _message_key(channel, message)
+    failures = _FAILURES.pop(message_id, 0) + 1
+    if failures < MAX_FAILURES:
+        _FAILURES[message_id] = failures
+        while len(_FAILURES) > MAX_COUNTED:
+            del _FAILURES[next(iter(_FAILURES))]
+        return False
+    kept = _facts(message) | {"content": message.content}
+    await record_rejection(house.db, message_id, channel.channel_type, _not_stored(error), kept)
+    return True
+
+
+def _not_stored(error: Exception) -> str:
+    return f"it could not be stored ({type(error).__name__})"
 
 
 async def _message(house: House, channel: Channel, message: InboundMessage, agent_group: str | None = None) -> Outcome:
@@ -85,20 +127,22 @@ async def _message(house: House, channel: Channel, message: InboundMessage, agen
         if not channel.accepts(message):
             return Outcome(message, "filtered")
         accepted = await _accept(house, channel, message, agent_group)
-    except StoreError:
-        raise
     except RefusedError as error:
-        reason = str(error)
+        reason, kind = str(error), error.kind
         error.ring(house.bells)
-    except Exception as error:  # somebody else's bug or malice: the others are to be heard
-        log.exception("door.not_foreseen", channel=channel.channel_type)
-        reason = f"it could not be stored ({type(error).__name__})"
+    except ABOUT_THE_MESSAGE as error:  # somebody else's bug or malice
+        log.warning("door.unreadable", channel=channel.channel_type, error=type(error).__name__)
+        reason, kind = _not_stored(error), "form"
     else:
         accepted.ring(house.bells)
         word: Word = "duplicate" if accepted.duplicate else "handled" if accepted.handled else "accepted"
         return Outcome(message, word, accepted)
-    log.info("door.refused", channel=channel.channel_type, reason=reason)
-    await record_rejection(house.db, _rejection_id(channel, message), channel.channel_type, reason, _facts(message))
+    if kind == "chatter":  # what people say to each other is nobody's business
+        log.debug("door.not_for_us", channel=channel.channel_type)
+    else:
+        log.info("door.refused", channel=channel.channel_type, reason=reason)
+        rejection_id = _rejection_id(channel, message, kind)
+        await record_rejection(house.db, rejection_id, channel.channel_type, reason, _facts(message))
     return Outcome(message, "refused", reason=reason)
 
 
@@ -134,16 +178,26 @@ async def _press(house: House, channel: Channel, press: ButtonPress) -> str:
         raise
     except Exception:  # the other presses, and the messages beside it, are to be heard
         log.exception("door.press_not_foreseen", channel=channel.channel_type)
-        pressed = cards.Pressed("Something went wrong here, and nothing was done. Try it again later.")
+        pressed = cards.Pressed(_WENT_WRONG)
     ring_for(house, pressed.wakes, pressed.deliveries)
     text = pressed.text
     if pressed.said is not None:
-        outcome = await _message(house, channel, pressed.said.message, pressed.said.agent_group_id)
-        text = outcome.reason or text
+        text = await _said(house, channel, pressed.said) or text
     telling = asyncio.create_task(_tell(channel, press, text))
     _TELLING.add(telling)
     telling.add_done_callback(_TELLING.discard)
     return text
+
+
+async def _said(house: House, channel: Channel, said: cards.Said) -> str:
+    """Take it in as what whoever pressed has said. Returns why not, if it was not taken."""
+    try:
+        return (await _message(house, channel, said.message, said.agent_group_id)).reason
+    except StoreError:
+        raise
+    except Exception:  # they are told, and can press again
+        log.exception("door.press_not_foreseen", channel=channel.channel_type)
+        return _WENT_WRONG
 
 
 def ring_for(house: House, wakes: Sequence[tuple[str, str | None]], deliveries: Sequence[str] = ()) -> None:
@@ -173,10 +227,15 @@ def _shown_name(name: str | None) -> str | None:
     return plain[:NAME_LIMIT] or None
 
 
-def _rejection_id(channel: Channel, message: InboundMessage) -> str:
-    """A platform's repetition of what was refused is the same row."""
-    parts = (channel.channel_type, message.platform_id, message.platform_message_id)
-    return str(uuid.uuid5(uuid.NAMESPACE_OID, "\x1f".join(parts).encode("utf-8", "replace").decode()))
+def _rejection_id(channel: Channel, message: InboundMessage, kind: str) -> str:
+    """One row a day for what the same sender is refused in the same place for the same kind of reason: strangers must
+    not be able to fill the table."""
+    today = datetime.now(UTC).date().isoformat()
+    return key_of(today, channel.channel_type, message.platform_id, message.sender_id, kind)
+
+
+def _message_key(channel: Channel, message: InboundMessage) -> str:
+    return key_of("not stored", channel.channel_type, message.platform_id, message.platform_message_id)
 
 
 def _facts(message: InboundMessage) -> dict[str, Any]:

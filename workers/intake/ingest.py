@@ -6,8 +6,8 @@ first; the command line and producers are the operator's own."""
 
 import json
 import uuid
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
 
 import structlog
 from pydantic import BaseModel, Field
@@ -20,16 +20,18 @@ from models.base import AnyRow, new_id
 from models.consent import answer_question, chosen_value, open_question
 from models.database import Database
 from models.engagements import follow
+from models.errors import StoreError
 from models.fleet import reject
 from models.groups import agent_folders
-from models.inbox import MessageIn
+from models.inbox import MessageIn, heard_before
 from models.people import remember_user
 from models.sessions import Admission, admit, end_rest, ensure_session
 from models.upsert import insert_ignoring
 from workers.bells import Bells
+from workers.consent.approvers import resolve_approvers
 from workers.intake import switchboard
 from workers.intake.access import user_id_of
-from workers.intake.admitting import AdmittedError, wait_outside
+from workers.intake.admitting import AskFirstError, wait_outside
 from workers.intake.incoming import MAX_CONTENT_BYTES as MAX_CONTENT_BYTES
 from workers.intake.incoming import Incoming as Incoming
 from workers.intake.incoming import parse_incoming as parse_incoming
@@ -39,6 +41,8 @@ from workers.intake.routing import Route
 from workers.settings import Settings
 
 log = structlog.get_logger()
+
+ATTEMPTS: Final = 3  # at one message, if what it was judged by changes meanwhile
 
 
 class Accepted(BaseModel):
@@ -97,21 +101,34 @@ async def accept(
     or not; `is_direct`: in a chat of one person; `trusted`: it is a service of the operator's own."""
     row_id = row_id or new_id()
     visit = Visit(incoming, is_direct, trusted, visit_key(incoming, row_id)) if from_outside else None
-    try:
+
+    async def take(conn: AsyncConnection) -> Accepted | Turned | _Duplicate:
+        return await _take(conn, registry, settings, incoming, row_id, visit)
+
+    for _ in range(ATTEMPTS):
         try:
-            stored = await db.transact(lambda conn: _take(conn, registry, settings, incoming, row_id, visit))
-        except AdmittedError:
-            stored = await db.transact(lambda conn: _take(conn, registry, settings, incoming, row_id, visit))
-    except AgainError:
-        log.info("message.handled_before", channel=incoming.channel_type)
-        return Accepted(message_id=row_id, duplicate=True, handled="before")
-    if isinstance(stored, Turned):
-        raise RefusedError(stored.reason, stored.deliveries)
-    if isinstance(stored, _Duplicate):
-        accepted = await db.read(lambda conn: _existing(conn, incoming, row_id, stored.agent_group_id))
-        log.info("message.duplicate", message=accepted.message_id, session=accepted.session_id)
+            stored = await db.transact(take)
+        except AgainError:
+            log.info("message.handled_before", channel=incoming.channel_type)
+            return Accepted(message_id=row_id, duplicate=True, handled="before")
+        except AskFirstError as first:
+            assert visit is not None
+            found = await resolve_approvers(db, registry, first.agent_group_id, incoming.channel_type)
+            visit = replace(visit, deciders={**visit.deciders, first.agent_group_id: found})
+            continue
+        if isinstance(stored, Turned):
+            raise RefusedError(stored.reason, stored.deliveries, stored.kind)
+        if isinstance(stored, Accepted):
+            accepted: Accepted | None = stored
+        else:
+            agent_group_id = stored.agent_group_id
+            accepted = await db.read(lambda conn: _existing(conn, incoming, row_id, agent_group_id))  # noqa: B023
+        if accepted is None:  # it is gone again
+            continue
+        if accepted.duplicate:
+            log.info("message.duplicate", message=accepted.message_id, session=accepted.session_id)
         return accepted
-    return stored
+    raise StoreError("too much changed while the message was looked at: send it again")
 
 
 async def _take(
@@ -128,6 +145,10 @@ async def _take(
     if visit is None:
         passed = Passed(await _route(conn, incoming), may_answer=True)
     else:
+        place = (incoming.channel_type, incoming.platform_id)
+        known = await heard_before(conn, *place, incoming.message_id) if incoming.message_id is not None else None
+        if known is not None:
+            return _duplicate(known)
         received = await receive(conn, registry, settings, visit)
         if isinstance(received, Handled):
             wakes = [(session, provider or settings.default_provider) for session, provider in received.wakes]
@@ -136,7 +157,7 @@ async def _take(
         if isinstance(received, Turned):
             return received
         passed = received
-    return await _store(conn, registry, settings, incoming, row_id, passed, inside=visit is None)
+    return await _store(conn, registry, settings, incoming, row_id, passed, visit)
 
 
 async def _store(
@@ -146,8 +167,7 @@ async def _store(
     incoming: Incoming,
     row_id: str,
     passed: Passed,
-    *,
-    inside: bool,
+    visit: Visit | None,
 ) -> Accepted | _Duplicate:
     """_Duplicate: it is already there (and nothing was written)."""
     route, agent = passed.found.route, passed.found.agent
@@ -161,7 +181,8 @@ async def _store(
     provider = admission.provider or agent.provider or settings.default_provider
     known = provider in registry.providers.names
     if follow_up == "reject" and admission.running and not waits:
-        raise RefusedError("the agent is at work, and its wiring refuses messages meanwhile: send it again later")
+        reason = "the agent is at work, and its wiring refuses messages meanwhile: send it again later"
+        raise RefusedError(reason, kind="busy")
     question, closed = await _answer(conn, incoming, admission) if wakes and passed.may_answer else (None, [])
     values: dict[str, Any] = {
         "id": row_id,
@@ -176,7 +197,7 @@ async def _store(
         "thread_id": incoming.thread_id,
         "platform_message_id": incoming.message_id,
         "sender_id": incoming.sender_id,
-        "content": incoming.stored_content() if inside else _from_outside(incoming, passed.raw),
+        "content": incoming.stored_content() if visit is None else _from_outside(incoming, passed.raw),
     }
     if incoming.process_after is not None:
         values["process_after"] = incoming.process_after
@@ -195,7 +216,9 @@ async def _store(
         await conn.rollback()  # gives the number back
         return _Duplicate(route.agent_group_id)
     if passed.stranger is not None:
-        deliveries = await wait_outside(conn, passed.stranger, admission.session_id, incoming.words)
+        assert visit is not None
+        approvers = visit.deciders.get(route.agent_group_id)
+        deliveries = await wait_outside(conn, passed.stranger, admission.session_id, incoming.words, approvers)
         return Accepted(message_id=row_id, session_id=admission.session_id, seq=admission.seq, deliveries=deliveries)
     if route.follows and incoming.thread_id is not None:
         await follow(conn, route.agent_group_id, route.messaging_group_id, incoming.thread_id)
@@ -264,7 +287,7 @@ async def _admit(conn: AsyncConnection, route: Route, settings: Settings, *, wak
     return admission
 
 
-async def _existing(conn: AsyncConnection, incoming: Incoming, row_id: str, agent_group_id: str) -> Accepted:
+async def _existing(conn: AsyncConnection, incoming: Incoming, row_id: str, agent_group_id: str) -> Accepted | None:
     same = MessageIn.id == row_id
     if incoming.message_id is not None:
         same |= and_(
@@ -273,7 +296,11 @@ async def _existing(conn: AsyncConnection, incoming: Incoming, row_id: str, agen
             MessageIn.platform_id == incoming.platform_id,
             MessageIn.platform_message_id == incoming.message_id,
         )
-    row: AnyRow = (await conn.execute(select(MessageIn.id, MessageIn.session_id, MessageIn.seq).where(same))).first()  # type: ignore[assignment]
+    row = (await conn.execute(select(MessageIn.id, MessageIn.session_id, MessageIn.seq).where(same))).first()
+    return None if row is None else _duplicate(row)
+
+
+def _duplicate(row: AnyRow) -> Accepted:
     return Accepted(message_id=row.id, session_id=row.session_id, seq=row.seq, duplicate=True)
 
 

@@ -6,6 +6,7 @@ is over and one that was used get the same answer."""
 import hashlib
 import re
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -14,7 +15,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow
 from models.groups import AgentGroup, ensure_messaging_group
-from models.invitations import count_wrong_codes, note_wrong_code, put_invitation, use_invitation
+from models.invitations import (
+    burn_invitations,
+    count_wrong_codes,
+    note_wrong_code,
+    put_invitation,
+    use_invitation,
+)
 from models.people import grant, remember_dm, remember_user
 from workers.intake.admitting import let_in
 
@@ -22,14 +29,18 @@ from workers.intake.admitting import let_in
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 BY: Final = "a one-time code"
 MAX_WRONG: Final = 5
+MAX_BURNT: Final = 1000  # of one text
 WRONG_SECONDS: Final = 3600.0
 WRONG: Final = "This code is not valid. A code works once and for a short time: ask for a new one."
 _TOO_MANY: Final = "This code is not valid, and it was one too many: for an hour, no code of yours is looked at."
 _IN_PUBLIC: Final = (
     "Others can read this, so that code will not work any more. Ask for a new one and write it to me directly."
 )
-# In a group it may follow a mention.
-_CODE: Final = re.compile(r"\s*(?:<?@\S+\s+)?LS-([0-9A-Z]{4})-([0-9A-Z]{4})-([0-9A-Z]{4})\s*", re.IGNORECASE)
+# Anywhere in a text: what is written around a code would be kept with it. Keyboards make other dashes of it.
+_CODE: Final = re.compile(
+    r"(?<![0-9A-Z])LS[-‐-―−]([0-9A-Z]{4})[-‐-―−]([0-9A-Z]{4})[-‐-―−]([0-9A-Z]{4})(?![0-9A-Z])",
+    re.IGNORECASE | re.ASCII,
+)
 _READ_AS: Final = str.maketrans("ILO", "110")
 
 
@@ -38,10 +49,9 @@ def new_code() -> str:
     return f"LS-{letters[:4]}-{letters[4:8]}-{letters[8:]}"
 
 
-def code_in(text: str) -> str | None:
-    """The code that a text is, as it was made; None: it is none."""
-    found = _CODE.fullmatch(text[:200])
-    return None if found is None else "LS-" + "-".join(found.groups()).upper().translate(_READ_AS)
+def codes_in(text: str) -> list[str]:
+    """The codes in a text, as they were made."""
+    return ["LS-" + "-".join(found.groups()).upper().translate(_READ_AS) for found in _CODE.finditer(text)]
 
 
 async def invite(conn: AsyncConnection, code: str, role: str, agent_group_id: str | None, seconds: float) -> None:
@@ -50,9 +60,9 @@ async def invite(conn: AsyncConnection, code: str, role: str, agent_group_id: st
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who writes a code, and where."""
+    """Who writes a code, and where. `user_id` None: nobody vouches for them."""
 
-    user_id: str
+    user_id: str | None
     name: str | None
     channel_type: str
     platform_id: str
@@ -68,16 +78,20 @@ class Redeemed:
     deliveries: list[str] = field(default_factory=list)
 
 
-async def redeem(conn: AsyncConnection, code: str, visitor: Visitor) -> Redeemed | None:
-    """None: nothing is answered, because this person has guessed too often."""
+async def redeem(conn: AsyncConnection, codes: Sequence[str], visitor: Visitor) -> Redeemed | None:
+    """The first of them counts; where others can read, all are burnt, whoever wrote them. None: nothing is answered,
+    because this person has guessed too often, or is nobody in particular."""
+    if not visitor.is_direct:
+        await burn_invitations(conn, {_hash(code) for code in codes[:MAX_BURNT]}, "nobody: it was shown to others")
+    if visitor.user_id is None:
+        return None
     wrong = await count_wrong_codes(conn, visitor.user_id, WRONG_SECONDS)
     if wrong >= MAX_WRONG:
         return None
     if not visitor.is_direct:
-        await use_invitation(conn, _hash(code), "nobody: it was shown to others")
         await note_wrong_code(conn, visitor.user_id)
         return Redeemed(_IN_PUBLIC)
-    invitation = await use_invitation(conn, _hash(code), visitor.user_id)
+    invitation = await use_invitation(conn, _hash(codes[0]), visitor.user_id)
     if invitation is None:
         await note_wrong_code(conn, visitor.user_id)
         return Redeemed(_TOO_MANY if wrong + 1 == MAX_WRONG else WRONG)

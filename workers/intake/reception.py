@@ -3,8 +3,9 @@ agent, a command, and whether its sender may speak to that agent. All in the tra
 
 Each message is dealt with once: what is answered here leaves a row under the message's own key."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -15,12 +16,14 @@ from models.base import AnyRow
 from models.groups import Wiring, ensure_messaging_group, find_agent_group, set_place
 from models.sessions import find_active_session, find_session
 from models.upsert import insert_ignoring
+from workers.consent.approvers import Approver
 from workers.consent.cards import answer_by_text
 from workers.intake import admitting, commands, pairing, switchboard
 from workers.intake.access import NEEDED, Act, Standing, standing_of, user_id_of
 from workers.intake.admitting import Stranger
 from workers.intake.front_desk import has_said, key_of, say
 from workers.intake.incoming import Incoming
+from workers.intake.refusals import RefusalKind
 from workers.intake.switchboard import Found
 from workers.settings import Settings
 
@@ -30,12 +33,14 @@ log = structlog.get_logger()
 @dataclass(frozen=True)
 class Visit:
     """A message from outside and how it came. `trusted`: it is from a service of the operator's own. `key`: the same
-    for every copy of the message."""
+    for every copy of the message. `deciders`: by agent, those who can be reached to decide about a stranger, where that
+    was found out."""
 
     incoming: Incoming
     is_direct: bool
     trusted: bool
     key: str
+    deciders: Mapping[str, Sequence[Approver]] = field(default_factory=dict)
 
     @property
     def typed(self) -> str:
@@ -72,6 +77,7 @@ class Turned:
     """Nobody here takes it. What its sender is told, if anything, is stored."""
 
     reason: str
+    kind: RefusalKind
     deliveries: list[str] = field(default_factory=list)
 
 
@@ -85,44 +91,76 @@ async def receive(
     incoming, user_id = visit.incoming, visit.user_id
     if await has_said(conn, visit.key):
         raise AgainError
-    if (code := pairing.code_in(visit.typed)) is not None:
-        return await _redeem(conn, visit, code)
+    if codes := pairing.codes_in(visit.typed):
+        return await _redeem(conn, visit, codes)
     if user_id is not None and visit.typed and (answered := await _answer_card(conn, visit, user_id)) is not None:
         return answered
-    found = await switchboard.find(conn, incoming)
+    found = await switchboard.find(conn, incoming, from_outside=True)
     if found.wired == 0 and incoming.agent_group is None:
         agent = await registration_of(conn, registry, visit)
         found = await _register(conn, visit, agent) if agent is not None else found
     if found.route is None or found.agent is None:
         return await _nobody(conn, visit, found)
-    standing = await standing_of(conn, user_id, found.route.agent_group_id)
-    if visit.trusted:
-        standing = max(standing, Standing.MEMBER)
+    standing = await _standing(conn, visit, found)
     raw = None
-    if found.route.wakes and incoming.kind in ("chat", "chat-sdk") and visit.typed.lstrip().startswith("/"):
-        provider = await provider_of(conn, found, settings)
-        command = commands.command_in(visit.typed, provider, found.agent.config)
-        if command is not None and not (standing == Standing.STRANGER and found.policy == switchboard.STRICT):
-            if standing < NEEDED[command.act]:
-                denial = commands.denial(command, found.agent.folder, standing)
-                return Handled("command", await _say(conn, visit, denial))
-            done = await commands.perform(conn, registry, command, found.route, found.agent, provider)
-            if not done.raw:
-                return Handled("command", [*done.deliveries, *await _say(conn, visit, done.text)], done.wakes)
-            raw = command.text
+    command, provider = await command_of(conn, settings, visit, found, standing)
+    if command is not None:
+        if standing < NEEDED[command.act]:
+            denial = commands.denial(command, found.agent.folder, standing)
+            return Handled("command", await _say(conn, visit, denial))
+        done = await commands.perform(conn, registry, command, found.route, found.agent, provider)
+        if not done.raw:
+            return Handled("command", [*done.deliveries, *await _say(conn, visit, done.text)], done.wakes)
+        raw = command.text
     if standing < NEEDED[Act.TALK] and found.policy != "public":
         return await _stranger(conn, visit, found)
     return Passed(found, may_answer=standing >= NEEDED[Act.ANSWER], raw=raw)
 
 
-async def _redeem(conn: AsyncConnection, visit: Visit, code: str) -> Handled:
-    """A code is never stored, not even as something that was refused."""
-    if visit.user_id is None:
-        return Handled("code", await _say(conn, visit, "This platform does not say who you are: codes do not work."))
+async def command_of(
+    conn: AsyncConnection, settings: Settings, visit: Visit, found: Found, standing: Standing
+) -> tuple[commands.Command | None, str]:
+    """The command that it is, if it is one, and the provider it is for. Strangers in a strict place command nothing:
+    they do not even learn what there is."""
+    assert found.route is not None
+    assert found.agent is not None
+    if not found.route.wakes or visit.incoming.kind not in ("chat", "chat-sdk"):
+        return None, ""
+    if not visit.typed.lstrip().startswith("/") or (standing, found.policy) == (Standing.STRANGER, switchboard.STRICT):
+        return None, ""
+    provider = await provider_of(conn, found, settings)
+    return commands.command_in(visit.typed, provider, found.agent.config), provider
+
+
+async def _standing(conn: AsyncConnection, visit: Visit, found: Found) -> Standing:
+    assert found.route is not None
+    agent_group_id = found.route.agent_group_id
+    standing = await standing_at(conn, visit, agent_group_id)
+    if standing == Standing.STRANGER and would_be_asked_about(visit, found):
+        # Who is let in just now must not be found waiting by nobody.
+        await admitting.stop_at_the_door(conn, _as_stranger(visit, found))
+        standing = await standing_of(conn, visit.user_id, agent_group_id)
+    return standing
+
+
+async def standing_at(conn: AsyncConnection, visit: Visit, agent_group_id: str) -> Standing:
+    """What the sender is to an agent. Services of the operator's own pass as members."""
+    standing = await standing_of(conn, visit.user_id, agent_group_id)
+    return max(standing, Standing.MEMBER) if visit.trusted else standing
+
+
+def would_be_asked_about(visit: Visit, found: Found) -> bool:
+    """If they are a stranger. What would only be overheard is no reason to ask anybody."""
+    waking = found.route is not None and found.route.wakes
+    return waking and found.policy == "request_approval" and visit.user_id is not None
+
+
+async def _redeem(conn: AsyncConnection, visit: Visit, codes: Sequence[str]) -> Handled:
+    """A code is never stored, not even as something that was refused, nor what is said around it."""
     incoming = visit.incoming
     place = (incoming.channel_type, incoming.platform_id)
     visitor = pairing.Visitor(visit.user_id, incoming.sender_name, *place, visit.is_direct)
-    redeemed = await pairing.redeem(conn, code, visitor)
+    redeemed = await pairing.redeem(conn, codes, visitor)
     if redeemed is None:
         return Handled("code")
     return Handled("code", [*redeemed.deliveries, *await _say(conn, visit, redeemed.text)], redeemed.wakes)
@@ -139,8 +177,20 @@ async def _answer_card(conn: AsyncConnection, visit: Visit, user_id: str) -> Han
 
 async def registration_of(conn: AsyncConnection, registry: Registry, visit: Visit) -> AnyRow | None:
     """The agent that a place nobody has wired gets by the channel's rules. Strangers register nothing."""
+    folder = named_by_channel(registry, visit, known=True)
+    agent = await find_agent_group(conn, folder) if folder is not None else None
+    if agent is None:
+        if folder is not None:
+            log.warning("reception.no_such_agent", channel=visit.incoming.channel_type, agent=folder)
+        return None
+    # Whether they are known depends on the agent, and which agent it is only the channel knows.
+    known = await standing_at(conn, visit, agent.id) > Standing.STRANGER
+    return agent if named_by_channel(registry, visit, known=known) == folder else None
+
+
+def named_by_channel(registry: Registry, visit: Visit, *, known: bool) -> str | None:
+    """The agent of the channel's rules, by folder."""
     incoming = visit.incoming
-    channel = registry.channels.get(incoming.channel_type)
     message = InboundMessage(
         platform_id=incoming.platform_id,
         platform_message_id=incoming.message_id or "",
@@ -152,38 +202,35 @@ async def registration_of(conn: AsyncConnection, registry: Registry, visit: Visi
         is_mention=incoming.is_mention,
         is_direct=visit.is_direct,
     )
-    # Whether they are known depends on the agent, and which agent it is only the channel knows.
-    folder = channel.registers(message, known=True)
-    agent = await find_agent_group(conn, folder) if folder is not None else None
-    if agent is None:
-        if folder is not None:
-            log.warning("reception.no_such_agent", channel=incoming.channel_type, agent=folder)
-        return None
-    known = visit.trusted or await standing_of(conn, visit.user_id, agent.id) > Standing.STRANGER
-    return agent if channel.registers(message, known=known) == folder else None
+    return registry.channels.get(incoming.channel_type).registers(message, known=known)
+
+
+def registered_rules(visit: Visit) -> dict[str, Any]:
+    """In a group the agent answers when it is called, and follows the thread then."""
+    if visit.is_direct:
+        return {}
+    return {"trigger_rules": {"mentionOnly": True, "sticky": True}, "session_mode": "per-thread"}
 
 
 async def _register(conn: AsyncConnection, visit: Visit, agent: AnyRow) -> Found:
-    """In a group the agent answers when it is called, and follows the thread then."""
     incoming = visit.incoming
     place = await ensure_messaging_group(conn, incoming.channel_type, incoming.platform_id)
     await set_place(conn, place, is_group=not visit.is_direct)
-    in_group = {"trigger_rules": {"mentionOnly": True, "sticky": True}, "session_mode": "per-thread"}
-    rules = {} if visit.is_direct else in_group
-    await insert_ignoring(conn, Wiring, messaging_group_id=place, agent_group_id=agent.id, **rules)
+    who = {"messaging_group_id": place, "agent_group_id": agent.id}
+    await insert_ignoring(conn, Wiring, **who, **registered_rules(visit))
     log.info("reception.registered", channel=incoming.channel_type, place=incoming.platform_id, agent=agent.folder)
-    return await switchboard.find(conn, incoming)
+    return await switchboard.find(conn, incoming, from_outside=True)
 
 
 async def _nobody(conn: AsyncConnection, visit: Visit, found: Found) -> Turned:
     incoming = visit.incoming
-    if incoming.agent_group is not None:
-        return Turned(f"there is no agent group {incoming.agent_group!r}")  # which there are is not for everybody
     place = f"{incoming.channel_type} {incoming.platform_id!r}"
     if found.wired:
-        return Turned(f"no agent in {place} listens to such a message")
+        return Turned(f"no agent in {place} listens to such a message", "chatter")
+    if incoming.agent_group is not None:
+        return Turned(f"there is no agent group {incoming.agent_group!r}", "nobody")  # which there are is not for all
     why = f"no agent is wired to {place}: longshore wire AGENT {incoming.channel_type} {incoming.platform_id}"
-    return Turned(why, await admitting.turn_away(conn, _as_stranger(visit)))
+    return Turned(why, "nobody", await admitting.turn_away(conn, _as_stranger(visit)))
 
 
 async def provider_of(conn: AsyncConnection, found: Found, settings: Settings) -> str:
@@ -201,21 +248,21 @@ async def _stranger(conn: AsyncConnection, visit: Visit, found: Found) -> Passed
     assert found.route is not None
     assert found.agent is not None
     folder, agent_group_id = found.agent.folder, found.route.agent_group_id
-    stranger = replace(_as_stranger(visit), agent_group_id=agent_group_id, folder=folder)
+    stranger = _as_stranger(visit, found)
     why = f"{visit.user_id or 'a sender without an id'} is not known to {folder}"
-    # What would only be overheard is no reason to ask anybody.
-    if found.policy == "request_approval" and visit.user_id is not None and found.route.wakes:
+    if visit.user_id is not None and would_be_asked_about(visit, found):
         _, request = await admitting.request_of(conn, visit.user_id, agent_group_id)
         if request is None or request.status != "denied":
             return Passed(found, may_answer=False, stranger=stranger)
-        return Turned(f"{why}, and {request.decided_by} did not let them in")
+        return Turned(f"{why}, and was not let in", "stranger")  # by whom is not for strangers
     told = await admitting.turn_away(conn, stranger) if found.route.wakes else []
-    return Turned(f"{why}: longshore people add {visit.user_id or 'USER'} --agent {folder}", told)
+    return Turned(f"{why}: longshore people add {visit.user_id or 'USER'} --agent {folder}", "stranger", told)
 
 
-def _as_stranger(visit: Visit) -> Stranger:
+def _as_stranger(visit: Visit, found: Found | None = None) -> Stranger:
+    """`found`: to whom; None: nobody listens there."""
     incoming = visit.incoming
-    return Stranger(
+    stranger = Stranger(
         visit.user_id,
         incoming.channel_type,
         incoming.sender_id,
@@ -224,10 +271,16 @@ def _as_stranger(visit: Visit) -> Stranger:
         incoming.thread_id,
         visit.is_direct,
     )
+    if found is None or found.route is None or found.agent is None:
+        return stranger
+    return replace(stranger, agent_group_id=found.route.agent_group_id, folder=found.agent.folder)
 
 
 async def _say(conn: AsyncConnection, visit: Visit, text: str) -> list[str]:
-    """Answer the message itself: what marks it as dealt with."""
+    """Answer the message itself: what marks it as dealt with. One of whom nobody vouches that they wrote is told
+    nothing: others would get it."""
+    if visit.user_id is None and not visit.trusted:
+        return []
     incoming = visit.incoming
     place = {"channel_type": incoming.channel_type, "platform_id": incoming.platform_id}
     said = await say(conn, **place, thread_id=incoming.thread_id, text=text, key=visit.key)

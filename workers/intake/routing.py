@@ -1,11 +1,10 @@
 """Which agent answers a message: a pure decision over the wirings of a place, with a reason in words for each."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-MAX_SEARCHED = 4000
+from workers.intake.patterns import find_fault, matches
 
 
 class WiringRow(Protocol):
@@ -89,6 +88,14 @@ def choose(wirings: Sequence[WiringRow], heard: Heard) -> Decision:
     return Decision(_route(heard, *winner) if winner is not None else None, considered)
 
 
+def hears(wiring: WiringRow, sender_id: str | None) -> bool:
+    """Whether the rules about senders let this one through."""
+    rules = wiring.trigger_rules or {}
+    included = _senders(rules, "includeSenders")
+    listed = sender_id in included if included else wiring.response_scope != "allowlisted"
+    return listed and sender_id not in _senders(rules, "excludeSenders")
+
+
 def _weigh(wiring: WiringRow, heard: Heard) -> tuple[Literal["answers", "overhears", "passes"], str]:
     rules = wiring.trigger_rules or {}
     if heard.sender_id is not None and heard.sender_id in _senders(rules, "excludeSenders"):
@@ -119,25 +126,14 @@ def _rules_hold(rules: dict[str, Any], heard: Heard, *, listed: bool, follows: b
         reasons.append("it follows this thread")
         return True, " and ".join(reasons)
     if pattern:
-        matches = _matches(str(pattern), heard.text)
-        if matches is not True:
-            says = "does not match" if matches is False else "is not a regular expression"
-            return False, f"its pattern {pattern!r} {says}"
+        if not matches(str(pattern), heard.text):
+            return False, f"its pattern {pattern!r} {find_fault(str(pattern)) or 'does not match'}"
         reasons.append(f"its pattern {pattern!r} matches")
     if mention_only:
         if not heard.is_mention:
             return False, "it is not mentioned"
         reasons.append("it is mentioned")
     return (True, " and ".join(reasons)) if reasons else (None, "it listens to everything")
-
-
-def _matches(pattern: str, text: str) -> bool | None:
-    """None: the pattern cannot be read."""
-    try:
-        # Bounded: a pattern that takes its time over a long text would stop everything else on the event loop.
-        return re.search(pattern, text[:MAX_SEARCHED], re.IGNORECASE) is not None
-    except re.error:
-        return None
 
 
 def _senders(rules: dict[str, Any], rule: str) -> list[Any]:

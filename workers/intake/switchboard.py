@@ -26,9 +26,10 @@ class Found:
     wired: int = 0
 
 
-async def find(conn: AsyncConnection, incoming: Incoming) -> Found:
+async def find(conn: AsyncConnection, incoming: Incoming, *, from_outside: bool = False) -> Found:
+    """`from_outside`: whom an agent does not hear in a place, it does not hear there by name either."""
     if incoming.agent_group is not None:
-        return await _addressed(conn, incoming, incoming.agent_group)
+        return await _addressed(conn, incoming, incoming.agent_group, from_outside)
     wirings = await wirings_of(conn, incoming.channel_type, incoming.platform_id)
     if not wirings:
         return Found()
@@ -46,10 +47,15 @@ async def find(conn: AsyncConnection, incoming: Incoming) -> Found:
     return Found(decision.route, agent, policy, decision.considered, len(wirings))
 
 
-async def _addressed(conn: AsyncConnection, incoming: Incoming, handle: str) -> Found:
+async def _addressed(conn: AsyncConnection, incoming: Incoming, handle: str, from_outside: bool) -> Found:
     agent = await find_agent_group(conn, handle)
     if agent is None or agent.folder.startswith("."):
         return Found()
+    if from_outside:
+        wirings = await wirings_of(conn, incoming.channel_type, incoming.platform_id)
+        mine = [row for row in wirings if row.agent_group_id == agent.id]
+        if mine and not routing.hears(mine[0], incoming.sender_id):
+            return Found(wired=len(wirings))
     place = await find_place(conn, incoming.channel_type, incoming.platform_id)
     place_id = place.id if place else await ensure_messaging_group(conn, incoming.channel_type, incoming.platform_id)
     route = routing.Route(agent.id, place_id, incoming.thread_id or "", True, "addressed")

@@ -32,6 +32,7 @@ from adapters.channels.http import PlatformHttp, Reply
 from adapters.channels.variables import ADDRESS, FOLDER, KEY, variable
 from adapters.errors import ChannelError, DeliveryError, SignatureError
 from adapters.markup.discord import to_discord
+from adapters.markup.emoji import emoji_of
 
 API: Final = "https://discord.com/api/v10"
 MAX_TEXT: Final = 2000
@@ -42,12 +43,8 @@ _STYLES: Final = {"plain": 1, "good": 3, "bad": 4}
 _ROWS, _PER_ROW = 5, 5
 _MAX_LABEL: Final = 80
 _CUSTOM_EMOJI: Final = re.compile(r"[A-Za-z0-9_]{2,32}:[0-9]{1,20}")
-# Agents may name an emoji; Discord takes only the emoji itself.
-_NAMED: Final = {
-    "thumbs_up": "👍", "thumbsup": "👍", "+1": "👍", "thumbs_down": "👎", "thumbsdown": "👎", "-1": "👎",
-    "heart": "❤️", "tada": "🎉", "rocket": "🚀", "eyes": "👀", "smile": "😄", "laugh": "😄", "confused": "😕",
-    "white_check_mark": "✅", "check": "✅", "x": "❌", "warning": "⚠️", "fire": "🔥", "wave": "👋", "pray": "🙏",
-}  # fmt: skip
+# Discord knows these only with the sign that asks for their coloured form.
+_COLOURED: Final = ("❤", "✔", "⚠")
 
 
 class DiscordChannel(PlainChannel):
@@ -129,7 +126,8 @@ class DiscordChannel(PlainChannel):
         await self._call("PATCH", path, _said(content, buttons))
 
     async def react(self, destination: Destination, platform_message_id: str, emoji: str) -> None:
-        emoji = _NAMED.get(emoji.strip(":").lower(), emoji)
+        emoji = emoji_of(emoji) if emoji.isascii() else emoji.strip()
+        emoji += "\ufe0f" if emoji in _COLOURED else ""
         # What is ASCII and no custom emoji is a name we do not know, or a piece of a path.
         if emoji.isascii() and not _CUSTOM_EMOJI.fullmatch(emoji):
             raise ChannelError(f"Discord has no emoji {emoji[:50]!r}: give the emoji itself")
@@ -149,9 +147,7 @@ class DiscordChannel(PlainChannel):
             raise ChannelError("this press of a button cannot be answered: it has no handle")
         said = {"content": to_discord(text)[:MAX_TEXT], "flags": EPHEMERAL, "allowed_mentions": QUIET}
         path = f"/webhooks/{_checked(application, 'application')}/{quote(token, safe='')}"
-        self._taken(
-            await self._http.call("POST", self._api + path, headers=_HEADERS, content=json.dumps(said).encode())
-        )
+        self._taken(await self._http.call("POST", self._api + path, headers=_HEADERS, json=said))
 
     async def open_dm(self, user_id: str) -> str | None:
         if not re.fullmatch(_ID[0], user_id):
@@ -174,13 +170,12 @@ class DiscordChannel(PlainChannel):
     ) -> Reply:
         if not self._token:
             raise DeliveryError("LONGSHORE_DISCORD_TOKEN is not set", retryable=False)
-        headers = {"user-agent": _HEADERS["user-agent"], "authorization": f"Bot {self._token}"}
+        headers = _HEADERS | {"authorization": f"Bot {self._token}"}
         what: dict[str, Any] = {}
         if files:
             what = {"data": {"payload_json": json.dumps(said)}, "files": await asyncio.to_thread(_parts, files)}
         elif said is not None:
-            headers |= _HEADERS
-            what = {"content": json.dumps(said).encode()}
+            what = {"json": said}
         return await self._http.call(method, self._api + path, headers=headers, **what)
 
     def _taken(self, reply: Reply) -> Reply:
@@ -197,7 +192,7 @@ class DiscordChannel(PlainChannel):
 
 
 # Discord's front door turns away programs that do not call themselves a DiscordBot.
-_HEADERS: Final = {"user-agent": "DiscordBot (longshore, 1)", "content-type": "application/json"}
+_HEADERS: Final = {"user-agent": "DiscordBot (longshore, 1)"}
 
 
 def _said(content: dict[str, Any], buttons: tuple[Button, ...]) -> dict[str, Any]:

@@ -77,17 +77,21 @@ def _first_address(given: Sequence[str]) -> str | None:
 
 
 def _vouched_for(headers: Headers, authserv: str, domain: str) -> bool:
-    """Only the topmost one of our server's name counts: the sender may have put more of them below it."""
+    """Only the topmost one of our server's name counts: the sender may have put more of them below it. One that cannot
+    be read may be that one, made so by what the sender let it say: nothing below it is believed."""
     for name, value in headers:
         if name == "authentication-results":
             clauses = _clauses(value)
-            if clauses and clauses[0].split()[:1] == [authserv]:
+            if not clauses:
+                return False
+            if clauses[0].partition(" ")[0].strip('"') == authserv:
                 return _passes(clauses[1:], domain)
     return False
 
 
 def _passes(clauses: Sequence[str], domain: str) -> bool:
-    """DMARC decides; where a domain has no policy, a signature or a sending server of that domain will do."""
+    """DMARC decides, and has to say about whom; where a domain has no policy, a signature or a sending server of that
+    domain will do."""
     results: list[tuple[str, str, dict[str, str]]] = []
     for clause in clauses:
         said = _FACT.findall(clause) if _CLAUSE.fullmatch(clause) else []
@@ -95,7 +99,7 @@ def _passes(clauses: Sequence[str], domain: str) -> bool:
         if not said or len(facts) != len(said) - 1:
             return False
         results.append((said[0][0].partition("/")[0], said[0][1], facts))
-    policies = [(result, facts.get("header.from", domain)) for method, result, facts in results if method == "dmarc"]
+    policies = [(result, facts.get("header.from")) for method, result, facts in results if method == "dmarc"]
     if any(result not in ("none", "bestguesspass") for result, _ in policies):
         return all(policy == ("pass", domain) for policy in policies)
     passed = [(method, facts) for method, result, facts in results if result == "pass"]

@@ -18,7 +18,7 @@ from adapters.errors import DeliveryError
 
 TIMEOUT_SECONDS: Final = 30.0  # for each thing the server is asked
 REFUSED_SECONDS: Final = 60.0  # servers lock out whoever tries a refused login again and again
-MAX_MAIL_BYTES: Final = 8 << 20  # of longer mails only the beginning is read
+MAX_MAIL_BYTES: Final = 1 << 20  # of longer mails only the beginning is read: what a row takes, several times
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 

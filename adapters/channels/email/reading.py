@@ -7,9 +7,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from email.message import Message
 from email.parser import BytesParser
-from email.policy import Compat32
+from email.policy import Compat32, compat32
 from typing import Any, Final
 
 from adapters.channel_port import InboundMessage
@@ -27,11 +28,15 @@ MAX_DATA_BYTES: Final = 150_000  # of all attachments of a mail
 MAX_ATTACHMENTS: Final = 20
 # Together with the text, in base64: a row takes 256 kB.
 _ROOM: Final = 230_000
-_MAX_PARTS: Final = 200
+_MAX_PARTS: Final = 500
+# Each line is compared with the boundaries of all parts it is in.
+_MAX_MULTIPARTS: Final = 20
 _MAX_HEADER: Final = 16_000  # characters
 _MAX_BODY_BYTES: Final = 400_000  # of a text before it is made readable
 
 AUTOMATIC: Final = "automatic"
+_END_OF_HEAD: Final = re.compile(rb"\r?\n\r?\n")
+_LONE_RETURN: Final = re.compile(rb"\r(?!\n)")
 _MESSAGE_ID: Final = re.compile(r"<[!-;=?-~]+>")
 _FORWARDED: Final = re.compile(r"\s*(?:fwd?|wg|tr|rv|i|enc)\s*:", re.IGNORECASE)
 _SIGNATURES: Final = ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature")
@@ -53,14 +58,33 @@ class _Bounded(Compat32):
         return name, value[:_MAX_HEADER] if name.lower() == "references" else ""
 
 
+class _Counted:
+    """Makes the parser's messages, so many and no more: a mail of nothing but boundaries would fill the memory."""
+
+    def __init__(self) -> None:
+        self._made = 0
+
+    def __call__(self, policy: Any = compat32) -> Message:
+        self._made += 1
+        if self._made > _MAX_PARTS:
+            raise MalformedError(f"it has more than {_MAX_PARTS} parts")
+        return Message(policy)
+
+
 def read_mail(raw: bytes, settings: EmailSettings) -> InboundMessage:
-    """MalformedError if there is nobody to answer to. The same bytes are read the same way. What a program sent by
-    itself is marked with a reason under AUTOMATIC: the channel drops it, so that two programs never talk for ever."""
-    mail = BytesParser(policy=_Bounded()).parsebytes(raw)
+    """MalformedError if there is nobody to answer to, or if reading it would take long. The same bytes are read the
+    same way. What a program sent by itself is marked with a reason under AUTOMATIC: the channel drops it, so that two
+    programs never talk for ever."""
+    if raw.lower().count(b"multipart/") > _MAX_MULTIPARTS:
+        raise MalformedError(f"its parts are nested too deeply: it names multipart/ more than {_MAX_MULTIPARTS} times")
+    mail = BytesParser(_Counted(), policy=_Bounded()).parsebytes(raw)
     headers = [(name.lower(), " ".join(str(value).split())) for name, value in mail.raw_items()]
     author = author_of(headers, authserv=settings.authserv, trust_from=settings.trust_from)
     if author is None:
         raise MalformedError("its From has no address that could be answered")
+    if _LONE_RETURN.search(_END_OF_HEAD.split(raw, maxsplit=1)[0]):
+        # A line ends there for this parser, and for our mail server, which has checked the sender, it does not.
+        author = replace(author, verified=False)
     own = message_id(_first(headers, "message-id")) or f"sha256:{hashlib.sha256(raw).hexdigest()}"
     root = message_id(_first(headers, "references")) or message_id(_first(headers, "in-reply-to")) or own
     content = _content(
@@ -136,10 +160,9 @@ def _content(mail: Message, subject: str, *, cut: bool) -> dict[str, Any]:
 
 def _parts(mail: Message) -> Iterator[Message]:
     """The leaves, in order. A mail within a mail is one of them: it is not what this sender says."""
-    waiting, seen = [mail], 0
-    while waiting and seen < _MAX_PARTS:
+    waiting = [mail]
+    while waiting:
         part = waiting.pop()
-        seen += 1
         if part.get_content_maintype() == "multipart" and part.is_multipart():
             waiting += reversed(_inner(part))
         else:

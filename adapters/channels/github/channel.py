@@ -5,7 +5,6 @@ LONGSHORE_GITHUB_TOKEN, _SECRET, _LOGIN and, to register repositories by themsel
 
 import hashlib
 import hmac
-import json
 import re
 import time
 from datetime import UTC, datetime, timedelta
@@ -27,6 +26,7 @@ from adapters.channels.github.events import REPOSITORY, read_event
 from adapters.channels.http import PlatformHttp, Reply, retry_after_of
 from adapters.channels.variables import ADDRESS, FOLDER, KEY, SECRET, variable
 from adapters.errors import ChannelError, DeliveryError, SignatureError
+from adapters.markup.emoji import emoji_of
 
 API: Final = "https://api.github.com"
 SIGNATURE: Final = "x-hub-signature-256"
@@ -40,15 +40,17 @@ _DOUBT: Final = timedelta(days=7)
 _PAGE, _PAGES = 30, 40  # small pages: a comment can be long, and of an answer only so much is read
 _WINDOW_SECONDS: Final = 3600.0  # no limit lasts longer, whatever this machine's clock says
 _SECONDARY_SECONDS: Final = 60.0  # what GitHub asks for when it does not say how long
+# Accounts of programs that do what a comment tells them.
+_BOTS: Final = "dependabot|renovate(?:-bot)?|mergify(?:io)?|github-actions|copilot|bors|k8s-ci-robot"
 _REACTIONS: Final = {
-    "👍": "+1", "thumbs_up": "+1", "thumbsup": "+1", "+1": "+1",
-    "👎": "-1", "thumbs_down": "-1", "thumbsdown": "-1", "-1": "-1",
-    "😄": "laugh", "smile": "laugh", "laugh": "laugh", "😕": "confused", "confused": "confused",
-    "❤": "heart", "heart": "heart", "red_heart": "heart", "🎉": "hooray", "tada": "hooray", "hooray": "hooray",
-    "🚀": "rocket", "rocket": "rocket", "👀": "eyes", "eyes": "eyes",
+    "👍": "+1", "👎": "-1", "😄": "laugh", "😕": "confused", "❤": "heart", "🎉": "hooray", "🚀": "rocket", "👀": "eyes",
 }  # fmt: skip
-_SHADES: Final = re.compile("[\ufe0f\U0001f3fb-\U0001f3ff]")  # of one emoji: coloured, skin tones
-_CODE: Final = re.compile(r"(```.*?```|~~~.*?~~~|`[^`\n]*`)", re.DOTALL)
+# In what an agent writes: code, and outside of it what hides text or gives orders to programs that read comments.
+_SPECIAL: Final = re.compile(
+    r"(?P<code>```.*?```|~~~.*?~~~|`[^`\n]*`)|(?P<hidden><!--)|(?P<slash>^ {0,3})/"
+    rf"|(?<![\w@.+-])@(?P<called>[\w-]+/[\w.-]+|[\w-]+\[bot\]|(?:{_BOTS})(?![\w-]))",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
 
 
 def _mark(key: str) -> str:
@@ -62,6 +64,7 @@ class GithubChannel(PlainChannel):
         findable=True,
         edits=True,
         reactions=True,
+        public=True,
         max_text=MAX_COMMENT - len(_mark("")),
         per_chat=Rate(20, 60.0),
         overall=Rate(80, 60.0),
@@ -139,7 +142,7 @@ class GithubChannel(PlainChannel):
         await self._call("PATCH", f"{_repository(destination)}/{platform_message_id}", {"body": body})
 
     async def react(self, destination: Destination, platform_message_id: str, emoji: str) -> None:
-        content = _REACTIONS.get(_SHADES.sub("", emoji).strip(":").lower())
+        content = _REACTIONS.get(emoji_of(emoji))
         if content is None:
             raise ChannelError(f"GitHub has only the reactions 👍 👎 😄 😕 ❤️ 🎉 🚀 👀, not {emoji[:50]!r}")
         if not _REACTABLE.fullmatch(platform_message_id):
@@ -184,8 +187,7 @@ class GithubChannel(PlainChannel):
             "user-agent": "longshore",
         }
         if said is not None:
-            headers["content-type"] = "application/json"
-            what["content"] = json.dumps(said).encode()
+            what["json"] = said
         reply = await self._http.call(method, f"{self._api}/repos/{path}", headers=headers, **what)
         if reply.ok:
             return reply
@@ -215,9 +217,21 @@ def _limited(reply: Reply, words: str) -> float | None:
 
 
 def _visible(text: str) -> str:
-    """Markdown as it is, but nothing hidden: a comment of HTML begins nowhere but in code, where it is shown."""
-    parts = _CODE.split(text)
-    return "".join(part if number % 2 else part.replace("<!--", "&lt;!--") for number, part in enumerate(parts))
+    """Markdown as it is, but nothing hidden, and no orders: outside of code a comment of HTML is shown, a line does not
+    begin with a slash, and teams and known bots are named without being called."""
+    return _SPECIAL.sub(_harmless, text)
+
+
+def _harmless(found: re.Match[str]) -> str:
+    match found.lastgroup:
+        case "hidden":
+            return "&lt;!--"
+        case "slash":
+            return f"{found['slash']}\\/"
+        case "called":
+            return f"@\u200b{found['called']}"
+        case _:
+            return found[0]
 
 
 def _repository(destination: Destination) -> str:

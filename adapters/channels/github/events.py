@@ -39,11 +39,13 @@ class _Issue(_Part):
     number: Id
     title: ShortText = ""
     body: str | None = None
+    user: _Account | None = None  # None: the account is gone
 
 
 class _Comment(_Part):
     id: Id
     body: str | None = None
+    user: _Account | None = None
     path: ShortText | None = None
     line: int | None = None
 
@@ -55,7 +57,6 @@ class _Branch(_Part):
 
 class _Pull(_Issue):
     html_url: ShortText = ""
-    user: _Account | None = None  # None: the account is gone
     draft: bool = False
     head: _Branch
     base: _Branch
@@ -124,34 +125,32 @@ def read_event(request: InboundRequest, login: str) -> Received:
 def _message(event: _Event, login: str) -> InboundMessage | None:
     match event:
         case _CommentEvent(action="created"):
-            body = event.comment.body or ""
-            return _said(event, login, event.issue.number, f"issues/comments/{event.comment.id}", body)
+            return _said(event, login, event.comment, event.issue.number, f"issues/comments/{event.comment.id}")
         case _ReviewEvent(action="created"):
-            body, line = event.comment.body or "", event.comment.line
-            where = f"On {event.comment.path}{f', line {line}' if line else ''}:\n\n" if event.comment.path else ""
-            return _said(
-                event,
-                login,
-                event.pull_request.number,
-                f"pulls/comments/{event.comment.id}",
-                where + body if body else "",
-            )
+            path, line = event.comment.path, event.comment.line
+            above = f"On {path}{f', line {line}' if line else ''}:\n\n" if path and event.comment.body else ""
+            message_id = f"pulls/comments/{event.comment.id}"
+            return _said(event, login, event.comment, event.pull_request.number, message_id, above)
         case _IssueEvent(action="opened"):
-            text = f"{event.issue.title}\n\n{event.issue.body or ''}"
-            return _said(event, login, event.issue.number, f"issues/{event.issue.number}", text)
+            number, title = event.issue.number, event.issue.title
+            return _said(event, login, event.issue, number, f"issues/{number}", f"{title}\n\n")
         case _PullEvent() if event.action in _WEBHOOKS:
             return _webhook(event, login)
         case _:
             return None
 
 
-def _said(event: _Event, login: str, number: int, message_id: str, text: str) -> InboundMessage | None:
-    if not text.strip():
+def _said(
+    event: _Event, login: str, what: _Comment | _Issue, number: int, message_id: str, above: str = ""
+) -> InboundMessage | None:
+    """None: it says nothing, or whoever brought the event about did not write it (a moved issue, an imported one)."""
+    text = (above + (what.body or "")).strip()
+    if not text or what.user is None or what.user.id != event.sender.id:
         return None
     return InboundMessage(
         platform_id=event.repository.full_name,
         platform_message_id=message_id,
-        content={"text": text.strip()},
+        content={"text": _without_call(text, login)},
         thread_id=f"issues/{number}",
         sender_id=str(event.sender.id),
         sender_name=event.sender.login,
@@ -189,6 +188,11 @@ def _webhook(event: _PullEvent, login: str) -> InboundMessage:
 def mentions(text: str, login: str) -> bool:
     """Whether @login stands in it, as a word of its own: not in a mail address, nor as the beginning of another."""
     return bool(re.search(rf"(?<![\w@.+-])@{re.escape(login)}(?![\w-])", text, re.IGNORECASE)) if login else False
+
+
+def _without_call(text: str, login: str) -> str:
+    """Without the mention it begins with, if more follows: `@us /clear` is `/clear`."""
+    return re.sub(rf"\A@{re.escape(login)}(?![\w/-])[\s,:]*(?=\S)", "", text, flags=re.IGNORECASE) if login else text
 
 
 def _cut(text: str, limit: int) -> str:

@@ -1,7 +1,6 @@
 """Slack's Web API: calling it, what its refusals mean, and files. The token goes to Slack's own hosts, nowhere else."""
 
 import asyncio
-import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -56,7 +55,7 @@ class SlackApi:
     ) -> dict[str, Any]:
         """What Slack answers. `form`: the older methods do not read JSON. `fine`: refusals that are an answer too."""
         headers = self._authorization()
-        body: dict[str, Any] = {"data": payload} if form else {"content": json.dumps(payload).encode()}
+        body: dict[str, Any] = {"data" if form else "json": payload}
         if not form:
             headers["content-type"] = "application/json; charset=utf-8"
         reply = await self._http.call("POST", f"{self._url}/{method}", headers=headers, limit=limit, **body)

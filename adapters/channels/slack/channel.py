@@ -39,6 +39,7 @@ MAX_PAGES: Final = 10
 MAX_PAGE_BYTES: Final = 8 << 20
 
 _TOKEN: Final = (r"(?:xoxe\.)?xoxb-[A-Za-z0-9-]{1,1000}", "a bot token, which begins with xoxb-")
+_TEAM: Final = (r"[TE][A-Z0-9]{1,50}", "the id of a workspace, which begins with T")
 _USER: Final = (r"[UW][A-Z0-9]{1,50}", "the id of a user, which begins with U or W")
 
 
@@ -64,11 +65,13 @@ class SlackChannel(PlainChannel):
         signing_secret: str | None = None,
         api: str | None = None,
         bot_user: str | None = None,
+        team: str | None = None,
         agent: str | None = None,
     ) -> None:
         """What is not given is read from the environment; what is not there either is found missing when it is used."""
         self._secret = variable("LONGSHORE_SLACK_SIGNING_SECRET", signing_secret, KEY)
         self._bot_user = variable("LONGSHORE_SLACK_BOT_USER", bot_user, _USER)
+        self._team = variable("LONGSHORE_SLACK_TEAM", team, _TEAM)
         self._agent = variable("LONGSHORE_SLACK_AGENT", agent, FOLDER)
         url = variable("LONGSHORE_SLACK_API", api, ADDRESS, DEFAULT_API)
         self._api = SlackApi(url.rstrip("/"), variable("LONGSHORE_SLACK_TOKEN", token, _TOKEN))
@@ -85,7 +88,7 @@ class SlackChannel(PlainChannel):
         check_signature(self._secret, request)
 
     def receive(self, request: InboundRequest) -> Received:
-        return read(request, self._bot_user)
+        return read(request, self._bot_user, self._team)
 
     def accepts(self, message: InboundMessage) -> bool:
         """Only people: bots have other ids (B…), we among them; Slackbot and a user we post as are the exceptions."""

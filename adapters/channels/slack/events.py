@@ -47,16 +47,17 @@ def check_signature(secret: str, request: InboundRequest) -> None:
         raise SignatureError("the signature does not fit the body: check LONGSHORE_SLACK_SIGNING_SECRET")
 
 
-def read(request: InboundRequest, bot_user: str) -> Received:
-    """`bot_user`: who we are in Slack, or nothing; events say it too."""
+def read(request: InboundRequest, bot_user: str, team: str) -> Received:
+    """`bot_user`: who we are in Slack, or nothing; events say it too. `team`: the only workspace that is heard, or
+    nothing."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type == "application/x-www-form-urlencoded":
-        return _form(request.body)
+        return _form(request.body, team)
     body = _json(request.body)
     match _id(body, "type"):
         case "url_verification":
             return Received(answer=Answer(json.dumps({"challenge": _id(body, "challenge")}).encode()))
-        case "event_callback":
+        case "event_callback" if team in ("", body.get("team_id")):
             return _event(_object(body, "event"), _ourselves(body, bot_user))
     return Received()
 
@@ -121,15 +122,19 @@ def _attachment(file: Mapping[str, Any]) -> dict[str, Any]:
 # --- Presses and commands ----------------------------------------------------------------------------------------
 
 
-def _form(body: bytes) -> Received:
+def _form(body: bytes, team: str) -> Received:
     try:
         fields = dict(parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MAX_FORM_FIELDS))
     except ValueError:
         raise MalformedError("the body is not a form") from None
     if "payload" in fields:
-        return Received(presses=_presses(_json(fields["payload"])), answer=QUIET)
+        payload = _json(fields["payload"])
+        workspace = payload.get("team")
+        ours = not team or (isinstance(workspace, dict) and workspace.get("id") == team)
+        return Received(presses=_presses(payload) if ours else (), answer=QUIET)
     if "command" in fields:
-        return Received((_command(fields),), answer=QUIET)
+        ours = team in ("", fields.get("team_id"))
+        return Received((_command(fields),) if ours else (), answer=QUIET)
     raise MalformedError("the form has neither a payload nor a command")
 
 
@@ -158,16 +163,15 @@ def _presses(payload: Mapping[str, Any]) -> tuple[ButtonPress, ...]:
 
 
 def _command(fields: Mapping[str, str]) -> InboundMessage:
-    """`/longshore hello` says hello. Without words, it is the command that is said."""
-    place = _id(fields, "channel_id")
+    """`/longshore hello` says hello. Without words, it is the command that is said. It is never direct: Slack does not
+    say whether a direct chat is ours or one of two others."""
     return InboundMessage(
-        platform_id=place,
+        platform_id=_id(fields, "channel_id"),
         platform_message_id=_id(fields, "trigger_id"),
         content={"text": readable(fields.get("text", "")).strip() or _id(fields, "command")},
         sender_id=_id(fields, "user_id"),
         sender_name=_name(fields.get("user_name")),
         is_mention=True,
-        is_direct=place.startswith("D"),
     )
 
 

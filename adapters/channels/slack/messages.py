@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from adapters.channel_port import Button
 from adapters.errors import ChannelError
+from adapters.markup.emoji import NAMES, emoji_of
 
 EVENT_TYPE: Final = "longshore_message"
 MAX_LABEL: Final = 75
@@ -14,35 +15,6 @@ MAX_BLOCK_ID: Final = 255
 BUTTONS_PER_BLOCK: Final = 25
 
 _STYLES: Final = {"good": "primary", "bad": "danger"}
-# Where Slack's name is not the one in Unicode.
-_EMOJI: Final = {
-    "👍": "thumbsup",
-    "👎": "thumbsdown",
-    "👏": "clap",
-    "👋": "wave",
-    "👌": "ok_hand",
-    "🙏": "pray",
-    "🙌": "raised_hands",
-    "❤": "heart",
-    "✅": "white_check_mark",
-    "✔": "heavy_check_mark",
-    "❌": "x",
-    "❓": "question",
-    "❗": "exclamation",
-    "⚠": "warning",
-    "⏳": "hourglass_flowing_sand",
-    "🎉": "tada",
-    "💯": "100",
-    "💡": "bulb",
-    "😀": "grinning",
-    "😂": "joy",
-    "😄": "smile",
-    "😊": "blush",
-    "😢": "cry",
-    "😮": "open_mouth",
-    "😕": "confused",
-}
-_FIRST_TONE, _LAST_TONE = "\U0001f3fb", "\U0001f3ff"
 
 
 def metadata_of(key: str) -> dict[str, Any]:
@@ -70,17 +42,16 @@ def blocks_of(text: str, buttons: tuple[Button, ...], key: str | None = None) ->
 
 
 def emoji_name(emoji: str) -> str:
-    """Slack's name of an emoji, which is given as itself or by its name, with colons or without."""
-    plain = emoji.strip().replace("\ufe0f", "")
-    if re.fullmatch(r":?[a-z0-9_+'-]{1,100}:?", plain):
-        return plain.strip(":")
-    base, tone = plain, ""
-    if _FIRST_TONE <= plain[-1:] <= _LAST_TONE:
-        base, tone = plain[:-1], f"::skin-tone-{ord(plain[-1]) - ord(_FIRST_TONE) + 2}"
-    name = _EMOJI.get(base) or (unicodedata.name(base, "") if len(base) == 1 else "")
+    """Slack's name of an emoji, which is given as itself or by a name, also one of the workspace's own."""
+    meant = emoji_of(emoji)
+    if meant in NAMES:
+        return NAMES[meant][0]
+    if re.fullmatch(r"[a-z0-9_+'-]{1,100}", meant):
+        return meant
+    name = unicodedata.name(meant, "") if len(meant) == 1 else ""
     if not name:
         raise ChannelError("slack has no such reaction: give one emoji, or a name like white_check_mark")
-    return re.sub(r"[ -]", "_", name.lower()) + tone
+    return re.sub(r"[ -]", "_", name.lower())
 
 
 def _block_id(key: str) -> str:

@@ -39,7 +39,7 @@ class BotApi:
         if "files" in how:  # a form, whose fields are texts
             how["data"] = {key: value if isinstance(value, str) else json.dumps(value) for key, value in fields.items()}
         else:
-            how |= {"content": json.dumps(fields).encode(), "headers": {"content-type": "application/json"}}
+            how["json"] = fields
         reply = await self._http.call("POST", f"{self._address}/bot{self._token}/{method}", **how)
         answer = reply.json() if reply.ok else None
         if isinstance(answer, dict) and answer.get("ok") is True:

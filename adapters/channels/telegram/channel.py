@@ -4,7 +4,6 @@ With LONGSHORE_TELEGRAM_SECRET, Telegram sends its updates to the gateway; witho
 token is a part of every address: no address is ever shown or stored."""
 
 import hmac
-import os
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -28,7 +27,9 @@ from adapters.channel_port import (
 from adapters.channels.base import PlainChannel
 from adapters.channels.telegram.api import VARIABLE, BotApi, keyboard, where, which
 from adapters.channels.telegram.updates import KINDS, Bot
+from adapters.channels.variables import ADDRESS, FOLDER, variable
 from adapters.errors import ChannelError, DeliveryError, MalformedError, SignatureError
+from adapters.markup.emoji import emoji_of
 from adapters.markup.telegram import Formatted, to_telegram, utf16_length
 
 log = structlog.get_logger()
@@ -37,21 +38,11 @@ SECRET_HEADER: Final = "x-telegram-bot-api-secret-token"  # noqa: S105 - where i
 POLL_SECONDS: Final = 25
 MAX_CAPTION: Final = 1024  # UTF-16 units
 MAX_TOAST: Final = 200
-# Telegram has a fixed list of reactions. What agents like to say otherwise, by name or as a sign that is not on it:
-_REACTIONS: Final = {
-    **dict.fromkeys(("thumbs_up", "thumbsup", "+1", "✅", "✔", "white_check_mark"), "👍"),
-    **dict.fromkeys(("thumbs_down", "thumbsdown", "-1", "❌", "x"), "👎"),
-    **dict.fromkeys(("heart", "red_heart"), "❤"),
-    **dict.fromkeys(("tada", "party_popper"), "🎉"),
-    **dict.fromkeys(("thinking", "thinking_face"), "🤔"),
-    **dict.fromkeys(("joy", "laughing", "😂"), "🤣"),
-    **dict.fromkeys(("pray", "folded_hands"), "🙏"),
-    "fire": "🔥",
-    "clap": "👏",
-    "eyes": "👀",
-    "ok_hand": "👌",
-    "100": "💯",
-}
+_TOKEN: Final = (r"[0-9]{1,20}:[A-Za-z0-9_-]{8,200}", "a token of @BotFather")
+_SECRET: Final = (r"[A-Za-z0-9_-]{1,256}", "1 to 256 of A-Z, a-z, 0-9, _ and -")
+_USERNAME: Final = (r"@?[A-Za-z0-9_]{3,40}", "the bot's name, like my_longshore_bot")
+# Telegram has a fixed list of reactions; this is what comes nearest to some that are not on it.
+_NEAREST: Final = {"✅": "👍", "✔": "👍", "❌": "👎", "😂": "🤣", "😆": "🤣", "😄": "😁"}
 
 
 class TelegramChannel(PlainChannel):
@@ -82,11 +73,11 @@ class TelegramChannel(PlainChannel):
         poll_seconds: int = POLL_SECONDS,
     ) -> None:
         """What is not given is read from LONGSHORE_TELEGRAM_TOKEN, _SECRET, _USERNAME, _API and _AGENT."""
-        token = _setting("TOKEN", token, r"[0-9]{1,20}:[A-Za-z0-9_-]{8,200}", "a token of @BotFather")
-        self._secret = _setting("SECRET", secret, r"[A-Za-z0-9_-]{1,256}", "1 to 256 of A-Z, a-z, 0-9, _ and -")
-        name = _setting("USERNAME", username, r"@?[A-Za-z0-9_]{3,40}", "the bot's name, like my_longshore_bot")
-        self._api = BotApi(token, _setting("API", api, r"https?://[^\s/?#@]+(/[^\s?#]*)?", "the address of a Bot API"))
-        self._agent = _setting("AGENT", agent, r"[^\s/]+", "the folder of an agent")
+        token = variable(f"{VARIABLE}_TOKEN", token, _TOKEN)
+        self._secret = variable(f"{VARIABLE}_SECRET", secret, _SECRET)
+        name = variable(f"{VARIABLE}_USERNAME", username, _USERNAME)
+        self._api = BotApi(token, variable(f"{VARIABLE}_API", api, ADDRESS))
+        self._agent = variable(f"{VARIABLE}_AGENT", agent, FOLDER)
         self._bot = Bot(token.partition(":")[0], name.removeprefix("@"))
         self._poll_seconds = poll_seconds
 
@@ -178,8 +169,8 @@ class TelegramChannel(PlainChannel):
                 raise
 
     async def react(self, destination: Destination, platform_message_id: str, emoji: str) -> None:
-        wanted = emoji.strip().strip(":").replace("\ufe0f", "")
-        reaction = [{"type": "emoji", "emoji": _REACTIONS.get(wanted.lower(), wanted)}]
+        wanted = emoji_of(emoji)
+        reaction = [{"type": "emoji", "emoji": _NEAREST.get(wanted, wanted)}]
         try:
             await self._api.ask("setMessageReaction", which(destination, platform_message_id) | {"reaction": reaction})
         except DeliveryError as error:
@@ -220,14 +211,6 @@ class TelegramChannel(PlainChannel):
             tuple(message for one in heard for message in one.messages),
             tuple(press for one in heard for press in one.presses),
         )
-
-
-def _setting(name: str, given: str | None, shape: str, meaning: str) -> str:
-    """A setting, or "" if there is none. Values may be secrets: only the variable is named."""
-    value = (os.environ.get(f"{VARIABLE}_{name}", "") if given is None else given).strip()
-    if value and not re.fullmatch(shape, value):
-        raise ChannelError(f"{VARIABLE}_{name} is not {meaning}")
-    return value
 
 
 def _rendered(markdown: str) -> Formatted:

@@ -1,6 +1,7 @@
 """What Telegram tells a bot, read as messages and pressed buttons. Nothing is asked here: the same update is always
 read the same way. Everything in an update is somebody else's word; what does not fit is a MalformedError."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
@@ -8,10 +9,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adapters.channel_port import ButtonPress, InboundMessage, Received
 from adapters.errors import MalformedError
+from adapters.markup.telegram import utf16_length
 
 # The kinds of updates that are read; Telegram is asked for no others.
 KINDS: Final = ("message", "callback_query")
 MAX_NAME: Final = 200
+# What a link to the bot may say in the name of whoever follows it: a one-time code, as `workers/intake/pairing.py`
+# makes them, and nothing else.
+_CODE: Final = re.compile(r"LS(?:-[0-9A-Z]{4}){3}", re.IGNORECASE)
 
 Number = Annotated[int, Field(ge=-(2**53), le=2**53)]  # Telegram promises 52 bits
 
@@ -76,6 +81,8 @@ class _Message(_Place):
     sender: _User | None = Field(None, alias="from")
     sender_chat: _Chat | None = None  # written in the name of a channel or of the group
     reply_to_message: _Original | None = None
+    forward_origin: Any = None
+    forward_date: Any = None  # of servers that are older than forward_origin
     text: str = ""
     entities: list[_Entity] = Field(default_factory=list)
     caption: str = ""
@@ -136,10 +143,11 @@ class Bot:
         """None: it says nothing (somebody came, left, or pinned something), or not to us."""
         text, entities = message.text or message.caption, message.entities or message.caption_entities
         attachments = _attachments(message)
-        said = self._said(text, entities)
+        forwarded = message.forward_origin is not None or message.forward_date is not None
+        said = _quoted(text) if forwarded else self._said(text, entities)
         if said is None or not (said or attachments):
             return None
-        mentioned = self._is_named(text, entities) or self._is_answered(message)
+        mentioned = any(self._is_named(text, entity) for entity in entities) or self._is_answered(message)
         # A bot, a channel or an unnamed administrator is nobody who could have a role here.
         person = message.sender if message.sender_chat is None else None
         person = person if person is not None and not person.is_bot else None
@@ -154,16 +162,12 @@ class Bot:
             is_direct=message.chat.type == "private",
         )
 
-    def _is_named(self, text: str, entities: list[_Entity]) -> bool:
-        for entity in entities:
-            word = _part(text, entity).lower()
-            if entity.type == "text_mention" and entity.user is not None and str(entity.user.id) == self.id:
-                return True
-            if entity.type == "mention" and self.username and word == f"@{self.username}".lower():
-                return True
-            if entity.type == "bot_command" and self.username and word.endswith(f"@{self.username}".lower()):
-                return True
-        return False
+    def _is_named(self, text: str, entity: _Entity) -> bool:
+        if entity.type == "text_mention":
+            return entity.user is not None and str(entity.user.id) == self.id
+        word, name = _part(text, entity).lower(), f"@{self.username}".lower()
+        named = word == name if entity.type == "mention" else entity.type == "bot_command" and word.endswith(name)
+        return bool(self.username) and named
 
     def _is_answered(self, message: _Message) -> bool:
         original = message.reply_to_message
@@ -174,17 +178,31 @@ class Bot:
         return not opened and str(original.sender.id) == self.id
 
     def _said(self, text: str, entities: list[_Entity]) -> str | None:
-        """In groups Telegram's clients write `/clear@our_bot now` for `/clear now`; None: it is another bot's command.
-        What follows `/start` comes from a link, t.me/our_bot?start=…, and is what that link was made to say."""
-        first = next((one for one in entities if one.type == "bot_command" and one.offset == 0), None)
+        """Without the mention it begins with, if more follows. In groups Telegram's clients write `/clear@our_bot now`
+        for `/clear now`; None: it is another bot's command. What follows `/start` comes from a link,
+        t.me/our_bot?start=…, which anybody can make."""
+        called = next((one for one in entities if one.offset == 0 and one.type.endswith("mention")), None)
+        if called is not None and self._is_named(text, called):
+            said = text[len(_part(text, called)) :].lstrip(" \n,:") or text
+        else:
+            said = text
+        begins = utf16_length(text[: len(text) - len(said)])
+        first = next((one for one in entities if one.type == "bot_command" and one.offset == begins), None)
         if first is None:
-            return text
-        word, rest = _part(text, first), text[len(_part(text, first)) :]
+            return said
+        word, rest = _part(text, first), said[len(_part(text, first)) :]
         command, at, name = word.partition("@")
         if at and self.username and name.lower() != self.username.lower():
             return None
         ours = command if self.username else word
-        return rest.strip() or ours if command == "/start" else ours + rest
+        if command == "/start":
+            return rest.strip() if _CODE.fullmatch(rest.strip()) else ours
+        return ours + rest
+
+
+def _quoted(text: str) -> str:
+    """What somebody passes on is another's: neither a command of theirs nor a code nor an answer."""
+    return "\n".join(f"> {line}" for line in text.split("\n")) if text else ""
 
 
 def _press(callback: _Callback) -> ButtonPress | None:

@@ -121,9 +121,34 @@ def upgrade() -> None:
         postgresql_where=is_web,
         sqlite_where=is_web,
     )
+    is_paused = sa.text("status = 'paused'")
+    op.create_index(
+        "ix_messages_in_waiting",
+        "messages_in",
+        ["channel_type", "sender_id"],
+        postgresql_where=is_paused,
+        sqlite_where=is_paused,
+    )
+    # As unique as before, and now also for asking whether a platform's message was heard, by whichever agent.
+    _reorder(["channel_type", "platform_id", "platform_message_id", "agent_group_id"])
+
+
+def _reorder(columns: list[str]) -> None:
+    op.drop_index("uq_messages_in_platform_message", "messages_in")
+    has_id = sa.text("platform_message_id IS NOT NULL")
+    op.create_index(
+        "uq_messages_in_platform_message",
+        "messages_in",
+        columns,
+        unique=True,
+        postgresql_where=has_id,
+        sqlite_where=has_id,
+    )
 
 
 def downgrade() -> None:
+    _reorder(["agent_group_id", "channel_type", "platform_id", "platform_message_id"])
+    op.drop_index("ix_messages_in_waiting", "messages_in")
     op.drop_index("ix_messages_out_web", "messages_out")
     for table in ("tokens", "engagements", "wrong_codes", "invitations", "listeners", "cards"):
         op.drop_table(table)

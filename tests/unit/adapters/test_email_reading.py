@@ -40,11 +40,12 @@ PASSED: Final = f"{OWN}; dmarc=pass header.from=example.com"
     [
         [PASSED],
         ["Authentication-Results: MX.own.example 1; DMARC=PASS (p=reject; dis=none) header.from=Example.com"],
-        [f"{OWN};\n\tdkim=pass (2048-bit key) header.d=example.com header.i=@example.com;\n\tdmarc=pass action=none"],
+        [f"{OWN};\n\tdkim=pass (2048-bit key) header.d=x.example;\n\tdmarc=pass action=none header.from=example.com"],
         [f"{OWN}; dmarc=none header.from=example.com; dkim=pass header.i=@example.com header.s=s header.b=ab=+/"],
         [f"{OWN}; spf=pass (it is; (really)) smtp.mailfrom=bounce+ada=x@example.com"],
         [f'{OWN}; spf=fail reason="not; at \\" all" smtp.mailfrom=x.example; dkim=pass header.d=example.com;'],
         ["Authentication-Results: relay.example; dmarc=fail", PASSED],
+        ['Authentication-Results: "mx.own.example"; dmarc=pass header.from=example.com'],
         [PASSED, f"{OWN}; dmarc=fail"],  # of an earlier hop, or made up
     ],
 )
@@ -62,10 +63,20 @@ def test_a_sender_our_own_server_vouches_for_is_believed(results: list[str]) -> 
         ["Authentication-Results: mx.own.example.evil.example; dmarc=pass header.from=example.com"],
         ["Authentication-Results: dmarc=pass header.from=example.com; mx.own.example"],
         [f"{OWN}; none"],
+        ["Authentication-Results: ; dmarc=pass header.from=example.com"],
         [OWN],
         [f"{OWN}; dmarc=fail header.from=example.com", PASSED],
         [f"{OWN}; none", PASSED],
         [f"{OWN}; dmarc=pass header.from=evil.example"],
+        [f"{OWN}; dmarc=pass (p=none); dkim=pass header.d=example.com"],  # whose policy?
+        # What our server wrote cannot be read, and the sender has written another below it.
+        [f"{OWN}; {'dkim=fail header.d=evil.example; ' * 200}dmarc=fail header.from=example.com", PASSED],
+        [f"{OWN}; {'dkim=fail header.d=evil.example; ' * 900}dmarc=fail header.from=example.com", PASSED],
+        [f'{OWN}; spf=pass (of "("@evil.example) smtp.mailfrom=evil.example; dmarc=fail', PASSED],
+        [f"(x) {OWN}; dmarc=fail)", f"Authentication-Results: (( {OWN}; dmarc=fail", PASSED],
+        # Programs do not agree on where such a header ends, nor which From comes first.
+        [PASSED, "Subject: x\rX: y"],
+        [PASSED, "Subject: x\r\r"],
         [f"{OWN}; dmarc=fail header.from=example.com; dkim=pass header.d=example.com"],
         [f"{OWN}; dmarc=fail; dmarc=pass header.from=example.com"],
         [f"{OWN}; dmarc=temperror; spf=pass smtp.mailfrom=example.com"],
@@ -131,6 +142,12 @@ def test_a_from_is_taken_at_its_word_only_where_the_operator_says_so() -> None:
 def test_without_an_address_there_is_nobody_to_answer(sender: str) -> None:
     with pytest.raises(MalformedError, match="no address"):
         read(f"From: {sender}")
+
+
+@pytest.mark.spec("C2", "C5")
+def test_a_lone_carriage_return_is_not_overlooked_because_the_operator_trusts_senders() -> None:
+    assert read("Subject: x\rX: y", settings=EmailSettings(trust_from=True)).sender_id is None
+    assert read("Subject: x\r", body="a\rb", settings=EmailSettings(trust_from=True)).sender_id == ADA
 
 
 # --- Programs ----------------------------------------------------------------------------------------------------
@@ -336,6 +353,21 @@ def test_endless_headers_are_left_out(header: str) -> None:
     else:
         assert message.content["text"] == "hi"
         assert not header.startswith("From")
+
+
+@pytest.mark.spec("C2")
+@pytest.mark.parametrize(
+    ("raw", "why"),
+    [
+        ("".join(f"Content-Type:\x1cMultipart/mixed; boundary=b{n}\n\n--b{n}\n" for n in range(21)), "nested"),
+        ("Content-Type: multipart/mixed; boundary=b\n\n" + "--b\n\n" * 600, "more than 500 parts"),
+        ("Content-Type: message/rfc822\n\n" * 600, "more than 500 parts"),
+    ],
+    ids=["nested", "many", "mails in mails"],
+)
+def test_what_would_take_long_to_read_is_refused(raw: str, why: str) -> None:
+    with pytest.raises(MalformedError, match=why):
+        read_mail(f"From: {ADA}\n{raw}".encode(), SETTINGS)
 
 
 # --- All of it ---------------------------------------------------------------------------------------------------

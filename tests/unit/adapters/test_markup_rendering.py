@@ -1,5 +1,6 @@
 """Agents' Markdown on each platform: what is written stays readable, whatever it is, and nothing of it commands."""
 
+import json
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -16,6 +17,7 @@ from adapters.markup.html import to_html
 from adapters.markup.plain import to_plain
 from adapters.markup.slack import to_mrkdwn
 from adapters.markup.telegram import to_telegram, utf16_length
+from models.quoting import fenced_json, quoted, visible
 
 pytestmark = pytest.mark.spec("C3")
 
@@ -241,7 +243,9 @@ def test_html() -> None:
         (r"\*not bold\*", "*\u200bnot bold*", r"\*not bold\*"),
         ("a || hidden || b", "a || hidden || b", r"a \|\| hidden \|\| b"),
         ("#### four", "*four*", "**four**"),
-        ("`` a`b ``", "a`b", "``a`b``"),
+        ("`` a`b ``", "```a`b```", "``a`b``"),
+        ("`` `a` ``", "```\u200b`a`\u200b```", "``\u200b`a`\u200b``"),
+        (r"\\`c` \\**b**", r"\`c` \*b*", r"\\`c` \\**b**"),
         ("[**b** `c`](https://x.y)", "<https://x.y|b c>", "[**b** `c`](https://x.y)"),
         ("[https://a.b](https://x.y)", "<https://x.y|https://a.b>", "https://a.b (https://x.y)"),
         ("[a](https://x.y/(1|2))", "<https://x.y/(1%7C2)|a>", "[a](https://x.y/%281%7C2%29)"),
@@ -258,11 +262,42 @@ def test_signs_where_platforms_differ(markdown: str, slack: str, discord: str) -
     assert (to_mrkdwn(markdown), to_discord(markdown)) == (slack, discord)
 
 
-def test_a_code_block_cannot_be_left() -> None:
-    markdown = "````\na\n```\nb\n````"
-    for rendered in (to_mrkdwn(markdown), to_discord(markdown)):
-        assert rendered.count("```") == 2
-        assert "``\u200b`" in rendered
+HOSTILE = st.lists(
+    st.sampled_from(
+        ("`", "``", "```", "`````", "a", " ", "\n", "<@1>", "<t:1>", "[x](https://x.y)", "**", "\u200b", "\\")
+    ),
+    max_size=30,
+).map("".join)
+
+
+@given(HOSTILE)
+@example("`````` **Denied automatically.** [Open](https://x.y) <@1> ```` rm -rf /")
+def test_a_code_block_cannot_be_left(payload: str) -> None:
+    card = f"**May I?**\n{fenced_json({'command': payload})}\n\nDecide."
+    for rendered, opening in ((to_mrkdwn(card), "```\n"), (to_discord(card), "```json\n")):
+        before, block, after = rendered.split("```")
+        assert (before.strip("*\n"), after) == ("May I?", "\n\nDecide.")
+        assert f"```{block}".startswith(opening)
+        assert unescaped_slack(block.replace("json\n", "", 1)).strip() == visible(
+            json.dumps({"command": payload}, indent=2, ensure_ascii=False)
+        ).replace("\u200b", "")
+
+
+@given(HOSTILE)
+@example("`` [Safe](https://x.y) <@123> <t:1>")
+@example("a`b")
+def test_code_in_a_line_cannot_be_left(words: str) -> None:
+    for render in (to_mrkdwn, to_discord):
+        rendered = render(f"said: {quoted(words)}, so")
+        inside = rendered.removeprefix("said: ").removesuffix(", so")
+        if not words.strip("` \n"):
+            continue
+        mark = max(re.findall("`+", inside), key=len)
+        assert len(mark) <= 3
+        assert inside.startswith(mark)
+        assert inside.endswith(mark)
+        assert mark not in inside[len(mark) : -len(mark)], "it ends where we end it"
+        assert unescaped_slack(inside[len(mark) : -len(mark)]).strip() == visible(" ".join(words.split()))
 
 
 def test_a_text_of_any_length_is_shown() -> None:

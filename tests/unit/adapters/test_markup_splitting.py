@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from adapters.markup.document import MAX_BRACKETS, MAX_CHARACTERS
 from adapters.markup.slack import to_mrkdwn
 from adapters.markup.splitting import split
 from adapters.markup.telegram import to_telegram, utf16_length
@@ -110,3 +111,31 @@ def test_a_long_text_takes_no_long_time() -> None:
 
     assert len(split("word " * 40_000, 4000, counted)) == 50
     assert calls < 50 * 20
+
+
+@pytest.mark.parametrize("text", ["[" * 30_000, "*a" * 15_000, "![a](" * 6_000, "# a\n" * 7_500, "`a``b" * 6_000])
+def test_a_hostile_text_is_measured_only_a_few_times(text: str) -> None:
+    measured = 0
+
+    def counted(part: str) -> int:
+        nonlocal measured
+        measured += len(part)
+        return len(part) + part.count("*") + part.count("`")
+
+    assert all(counted(part) <= 2000 for part in split(text, 2000, counted))
+    assert measured < 10 * len(text)
+
+
+def test_a_paragraph_of_nothing_but_brackets_is_shown_as_it_is() -> None:
+    link = "[a](https://x.y) "
+    assert to_telegram(link * MAX_BRACKETS).text == ("a " * MAX_BRACKETS).strip()
+    many = link * MAX_BRACKETS + "\n[b"
+    assert to_telegram(many).text == many
+    assert to_telegram(f"{many}\n\n**c**").text == f"{many}\n\nc"
+
+
+def test_code_in_a_text_of_any_length_stays_code() -> None:
+    code = "x = [1](https://x.y)\n" * (MAX_CHARACTERS // 15)
+    parts = split(f"May I?\n```\n{code}```", 20_000)
+    assert len(parts) > 10
+    assert all(part.removeprefix("May I?\n").startswith("```\nx") and part.endswith("\n```") for part in parts)

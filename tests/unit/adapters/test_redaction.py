@@ -35,6 +35,8 @@ SHAPES = {
     "gitlab": f"glpat-{LETTERS[:20]}",
     "npm": f"npm_{LETTERS[:36]}",
     "huggingface": f"hf_{LETTERS[:34]}",
+    "gateway token": f"lst_{LETTERS[:20]}-_{LETTERS[:21]}",
+    "one-time code": "LS-7KX2-0QPD-9ZZM",
     "jwt": f"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.{LETTERS}",
     "bearer": f"Bearer {LETTERS}",
     "telegram": f"123456789:AA{LETTERS[:33]}",

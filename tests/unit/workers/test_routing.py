@@ -131,7 +131,11 @@ def test_every_wiring_says_why() -> None:
         ("picky", "passes", "the sender eve is excluded"),
         ("listed", "passes", "the sender is not on its list"),
         ("quiet", "beaten", "its pattern '^tea' does not match: kept as context"),
-        ("broken", "passes", "its pattern '(' is not a regular expression"),
+        (
+            "broken",
+            "passes",
+            "its pattern '(' is not a regular expression: missing ), unterminated subpattern at position 0",
+        ),
         ("helper", "answers", "it listens to everything"),
         ("second", "beaten", "it listens to everything"),
     ]
