@@ -193,3 +193,10 @@ async def _register(fleet: Fleet, place: str) -> str:
     except ToolError as error:
         return str(error)
     return "made"
+
+
+@pytest.mark.spec("T4", "M2")
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+async def test_a_pattern_that_could_take_long_is_refused(fleet: Fleet) -> None:
+    assert "could take too long" in await wish(fleet, WISH | {"triggerRules": {"pattern": "(a+)+$"}})
+    assert await fleet.rows(Wiring) == []

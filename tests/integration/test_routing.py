@@ -204,7 +204,7 @@ async def test_an_owner_without_a_chat_is_listed_as_such(fleet: Fleet, cli: Cli)
         (("nobody", "fake", "room"), "there is no agent 'nobody'"),
         (("demo", "nowhere", "room"), "there is no channel 'nowhere'"),
         (("demo", "fake", "room", "--unknown", "whatever"), "'whatever' is not one of"),
-        (("demo", "fake", "room", "--priority", "99999999999999"), "not in the range"),
+        (("demo", "fake", "room", "--priority", "99999999999999"), "Invalid value for '--priority'"),
         (("demo", "fake", "x" * 300), "the place has 300 characters; at most 255 are taken"),
         (("demo", "fake", "a\x00b"), "has characters that cannot be seen"),
         (("demo", "fake", " "), "the place is empty"),
