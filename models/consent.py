@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, new_id, now, values
-from models.outcomes import close_answered, close_decided, close_overdue, close_unneeded
+from models.card_endings import close_answered, close_decided, close_overdue, close_unneeded
 from models.sessions import Session
 from models.turns import Step
 from models.upsert import insert_ignoring, insert_or_update

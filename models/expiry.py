@@ -8,10 +8,10 @@ from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, new_id, now
+from models.card_endings import close_overdue
 from models.consent import Approval, PendingQuestion, find_approval
 from models.inbox import MessageIn, waiting_of
 from models.outbox import MessageOut
-from models.outcomes import close_overdue
 from models.people import User
 from models.sessions import Session, end_rest, take_numbers
 from models.turns import Step, Turn

@@ -1,7 +1,7 @@
 """Markdown as plain text for people: what is written, without signs, and with the addresses that links lead to."""
 
 from adapters.markup.layout import Span, lay_out
-from adapters.markup.weaving import Piece, weave
+from adapters.markup.signs import Piece, weave
 
 
 def to_plain(markdown: str) -> str:

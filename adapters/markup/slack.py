@@ -5,7 +5,7 @@ import re
 from typing import Final
 
 from adapters.markup.layout import Kind, Span, lay_out
-from adapters.markup.weaving import NOTHING, Piece, in_line, unfenced, weave
+from adapters.markup.signs import NOTHING, Piece, in_line, unfenced, weave
 
 _SIGNS: Final[dict[Kind, str]] = {"bold": "*", "heading": "*", "italic": "_", "strike": "~", "code": "`"}
 # What Slack would take for a sign although the writer did not mean one.

@@ -21,9 +21,9 @@ from models.errors import DatabaseDownError, StoreError
 from models.groups import Wiring, ensure_messaging_group, find_agent_group, find_place, wirings_of
 from models.lookup import short
 from models.people import AgentGroupMember, User, UserDm
-from models.rooms import WEB, is_user
 from models.tokens import list_tokens, new_token, put_token, revoke_token
 from models.upsert import insert_ignoring
+from models.web_chats import WEB, is_user
 from workers.intake.access import user_id_of
 from workers.intake.listening import listen_to_all, listening_channels
 from workers.intake.outpost import Outpost

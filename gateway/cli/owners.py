@@ -12,7 +12,7 @@ from gateway.cli.people import BY, print_code
 from models.groups import MessagingGroup, ensure_messaging_group
 from models.people import UserDm, UserRole, grant, remember_dm, remember_user
 from workers.intake.access import user_id_of
-from workers.intake.admitting import let_in
+from workers.intake.strangers import let_in
 
 owners = typer.Typer(
     help="Owners: who may do everything, and is told when a message is given up.", no_args_is_help=True

@@ -13,9 +13,9 @@ from gateway.cli.figures import ago
 from models.groups import find_agent_group
 from models.people import dms_of, find_user, grant, remember_user, standings, withdraw
 from workers.intake.access import MAX_ID
-from workers.intake.admitting import Decided, let_in
-from workers.intake.pairing import invite as put_code
-from workers.intake.pairing import new_code
+from workers.intake.codes import invite as put_code
+from workers.intake.codes import new_code
+from workers.intake.strangers import Decided, let_in
 
 Role = Literal["owner", "admin", "member"]
 BY = "cli"

@@ -13,8 +13,8 @@ from sqlalchemy import text
 
 from gateway.http.api import api_routes
 from gateway.http.channels import channel_routes
-from gateway.http.entrance import BodyLimit, explain_errors
-from gateway.http.stirrings import Stirrings
+from gateway.http.limits import BodyLimit, explain_errors
+from gateway.http.news import Stirrings
 from gateway.http.web import web_routes
 from models.errors import StoreError
 from workers.intake.doors import House

@@ -8,8 +8,8 @@ from fastapi import HTTPException, Request
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.groups import find_agent_group, wirings_of
-from models.rooms import WEB, is_user
 from models.tokens import user_of_token
+from models.web_chats import WEB, is_user
 from workers.intake.access import Act, may, user_id_of
 from workers.intake.doors import House
 from workers.intake.front_desk import FOLDER as FRONT_DESK

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from adapters.channel_port import Channel, InboundRequest, Received
 from adapters.errors import AdapterError, MalformedError, SignatureError
-from gateway.http.stirrings import Stirrings
+from gateway.http.news import Stirrings
 from gateway.http.waiting import answer, asked_to_wait
 from workers.intake.doors import House, TakenIn, take_in
 

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from fastapi.responses import JSONResponse
 
-from gateway.http.stirrings import Ear, Stirrings
-from models.answers import Fate, fate_of
+from gateway.http.news import Ear, Stirrings
 from models.base import AnyRow
 from models.database import Database
+from models.fates import Fate, fate_of
 from workers.events import LOOK_AGAIN_SECONDS
 from workers.intake.ingest import Accepted
 

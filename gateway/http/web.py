@@ -16,11 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.channel_port import ButtonPress, InboundMessage, Received
 from adapters.channels.local import RECEIVED
 from gateway.http.callers import NO_SUCH_CHAT, Caller, Room, caller_of, is_somebody_elses, room_of
-from gateway.http.showing import show, show_work
-from gateway.http.stirrings import Stirrings
+from gateway.http.news import Stirrings
+from gateway.http.web_messages import show, show_work
 from models.base import AnyRow, new_id
-from models.rooms import LIMIT, WEB, Cursor, find_said, room_sessions, said_in_room
 from models.tokens import user_of_token
+from models.web_chats import LIMIT, WEB, Cursor, find_said, room_sessions, said_in_room
 from workers.intake.doors import House, take_in
 
 _PRINTABLE: Final = r"^[^\x00-\x1f/]+$"

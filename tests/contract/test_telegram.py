@@ -31,7 +31,7 @@ from adapters.redaction import Redactor, secrets_in
 from tests.support import telegram_api
 from tests.support.channel_settings import complaint_about
 from tests.support.telegram_api import BOT_ID, GROUP, PERSON, TOKEN, TOPIC, USERNAME, TelegramApi
-from workers.intake.pairing import new_code
+from workers.intake.codes import new_code
 
 SECRET: Final = "Secret_of-the-webhook"
 NAMES: Final = {"message-1": "501", "thread-9": str(TOPIC), "ada": str(PERSON)}

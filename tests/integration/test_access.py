@@ -27,10 +27,10 @@ from tests.support.cards import Platform, press
 from tests.support.fleet import Fleet
 from tests.support.outside import CHANNEL, hear, make, reach, said_to, wire
 from workers.consent.approvals import decide
-from workers.intake import admitting, reception
+from workers.intake import reception, strangers
 from workers.intake.access import Standing, standing_of, user_id_of
-from workers.intake.admitting import MAX_WAITING, let_in
 from workers.intake.ingest import RefusedError
+from workers.intake.strangers import MAX_WAITING, let_in
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
@@ -232,7 +232,7 @@ async def test_nobody_is_asked_about_what_is_only_overheard(fleet: Fleet) -> Non
 @ONE_DATABASE
 @pytest.mark.spec("C4")
 async def test_only_so_many_strangers_are_asked_about(asking: Fleet, monkeypatch: Any) -> None:
-    monkeypatch.setattr(admitting, "MAX_REQUESTS", 2)
+    monkeypatch.setattr(strangers, "MAX_REQUESTS", 2)
     for sender in ("eve", "mallory", "eve"):
         await hear(asking, "hello", sender)
     with pytest.raises(RefusedError, match="2 strangers wait to be let in by demo"):

@@ -9,7 +9,7 @@ from models import AgentGroupMember, Card, Wiring
 from tests.integration.conftest import MakeFleet
 from tests.support.cards import Launcher, Platform, appoint, press
 from tests.support.fleet import Fleet
-from workers.consent.offers import offer_of
+from workers.consent.buttons import offer_of
 from workers.intake.doors import finish_telling, take_in
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"])

@@ -14,7 +14,7 @@ from models import MessageOut
 from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.outgoing import Outgoing, Platform
-from workers.delivery import handing, sending, settle_doubtful
+from workers.delivery import handover, sending, settle_doubtful
 from workers.delivery.doubt import may_be_resolved
 from workers.delivery.sending import _claim
 
@@ -228,7 +228,7 @@ async def test_a_sender_that_was_stopped_for_longer_than_its_claim_sends_nothing
     outgoing = await opened(make_fleet, platform)
     await outgoing.send({"text": "first"})
     clock = Stopped(outgoing)
-    monkeypatch.setattr(handing, "monotonic", clock)
+    monkeypatch.setattr(handover, "monotonic", clock)
     monkeypatch.setattr(sending, "monotonic", clock)
     monkeypatch.setattr(outgoing.fleet.runtime.rates, "take", clock.take)
     change = {"operation": operation, "message": 101, "emoji": "x"} if operation else {}

@@ -89,8 +89,8 @@ class Asked:
 @pytest.mark.spec("M2", "G4")
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 async def test_the_dry_run_and_the_reception_agree(make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workers.intake.pairing.MAX_WRONG", 10**6)
-    monkeypatch.setattr("workers.intake.admitting.MAX_WAITING", 10**6)
+    monkeypatch.setattr("workers.intake.codes.MAX_WRONG", 10**6)
+    monkeypatch.setattr("workers.intake.strangers.MAX_WAITING", 10**6)
     asked = Asked(await make_fleet(Registry(channels=Drivers("channel", {"fake": Greeter()}))))
     await asked.prepare()
     loop = asyncio.get_running_loop()

@@ -16,7 +16,7 @@ from adapters.channels.conformance import FORGERIES
 from adapters.channels.signing import HEADER, sign
 from adapters.channels.telegram.channel import TelegramChannel
 from adapters.registry import Drivers, Registry
-from gateway.http import entrance, serving
+from gateway.http import limits, serving
 from gateway.http.waiting import asked_to_wait
 from models import MessagingGroup, Rejected, Wiring
 from models.base import new_id
@@ -103,9 +103,9 @@ async def test_what_is_signed_and_unreadable_is_told_so(gateway: Gateway) -> Non
 async def test_a_body_that_is_too_long_is_refused_said_beforehand_or_not(gateway: Gateway) -> None:
     async def chunks() -> AsyncIterator[bytes]:
         for _ in range(9):
-            yield b"x" * (entrance.MAX_BODY_BYTES // 8)
+            yield b"x" * (limits.MAX_BODY_BYTES // 8)
 
-    whole = b"x" * (entrance.MAX_BODY_BYTES + 1)
+    whole = b"x" * (limits.MAX_BODY_BYTES + 1)
     for content in (whole, chunks()):
         answer = await gateway.client.post("/channels/platform", content=content)
         assert answer.status_code == 413
@@ -115,7 +115,7 @@ async def test_a_body_that_is_too_long_is_refused_said_beforehand_or_not(gateway
 @pytest.mark.spec("C8")
 @ONE_DATABASE
 async def test_who_sends_slowly_keeps_nobody_out(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(entrance, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "BODY_SECONDS", 0.05)
     monkeypatch.setattr(serving, "HEAD_SECONDS", 0.05)
     head = b"POST /channels/platform HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
     for begun, answer in ((head + b"\r\n{", b"HTTP/1.1 408 "), (head, b""), (b"", b"")):
@@ -149,7 +149,7 @@ async def test_telegram_s_webhook_comes_in_with_its_secret_and_not_without(make_
 @ONE_DATABASE
 async def test_the_longest_body_is_read(gateway: Gateway) -> None:
     start, end = b'{"id": 1, "chat": "plaza", "text": "hi", "more": "', b'"}'
-    body = start + b"x" * (entrance.MAX_BODY_BYTES - len(start) - len(end)) + end
+    body = start + b"x" * (limits.MAX_BODY_BYTES - len(start) - len(end)) + end
     answer = await gateway.send("platform", InboundRequest({HEADER: sign(fake.SECRET, body)}, body))
     assert answer.status_code == 200
 

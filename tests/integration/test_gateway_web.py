@@ -17,8 +17,8 @@ from gateway.cli.gateway import add_token
 from gateway.http import serving, web
 from models import AgentGroupMember, Approval, MessageOut, MessagingGroup, PendingQuestion, Token, UserRole
 from models.base import new_id, now
-from models.rooms import Cursor
 from models.tokens import new_token
+from models.web_chats import Cursor
 from tests.integration.conftest import MakeFleet
 from tests.integration.test_commands import ASKS
 from tests.support.cards import SCRIPT as LAUNCH

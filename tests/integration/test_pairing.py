@@ -13,7 +13,7 @@ from models.people import owner_addresses
 from tests.integration.test_commands import Cli, cli
 from tests.support.fleet import Fleet
 from tests.support.outside import hear, make, said_to, wire
-from workers.intake.pairing import ALPHABET, MAX_WRONG, WRONG, codes_in, invite, new_code
+from workers.intake.codes import ALPHABET, MAX_WRONG, WRONG, codes_in, invite, new_code
 
 __all__ = ["cli"]
 

@@ -17,9 +17,9 @@ from tests.support.cards import SCRIPT, Launcher, Platform, press
 from tests.support.fleet import Fleet
 from tests.support.outside import hear, make, reach, wire
 from workers.consent.requests import code_of, put_request
-from workers.intake import admitting, reception, switchboard
-from workers.intake.admitting import let_in
+from workers.intake import reception, strangers, switchboard
 from workers.intake.front_desk import has_said
+from workers.intake.strangers import let_in
 
 SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 POSTGRESQL = pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
@@ -155,7 +155,7 @@ async def test_whoever_is_let_in_while_their_first_message_is_stored_does_not_wa
     await reach(fleet, "ada")
     await fleet.db.transact(lambda conn: remember_user(conn, "fake:eve", "fake", "eve"))
     held = Held(put_request)
-    monkeypatch.setattr(admitting, "put_request", held)
+    monkeypatch.setattr(strangers, "put_request", held)
 
     async def let_them_in(conn: AsyncConnection) -> None:
         await grant(conn, "fake:eve", "member", group, "a code")

@@ -17,7 +17,7 @@ from models.sessions import find_session, may_reach
 from models.upsert import insert_ignoring
 from workers.actions.caller import Caller, Performed
 from workers.agents import AGENT
-from workers.consent.offers import offer_of
+from workers.consent.buttons import offer_of
 
 # A chain of agents that goes on for so long has lost sight of the person who began it.
 MAX_HOPS: Final = 6

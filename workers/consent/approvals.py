@@ -33,9 +33,9 @@ from workers.budget import decide_raise
 from workers.consent.approvers import is_public, resolve_approvers
 from workers.consent.requests import Place, Request, hash_of, put_request
 from workers.intake.access import Act, may
-from workers.intake.admitting import CATEGORY as ACCESS
-from workers.intake.admitting import decide_access, stop_while_deciding
 from workers.intake.refusals import RefusedError
+from workers.intake.strangers import CATEGORY as ACCESS
+from workers.intake.strangers import decide_access, stop_while_deciding
 from workers.journal import Journal
 
 CATEGORY: Final = "tool"

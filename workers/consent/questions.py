@@ -9,13 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.actions import Ask
 from models.base import AnyRow
+from models.card_endings import question_words
 from models.cards import put_card, token
 from models.consent import answer_question, chosen_value, find_question, put_question
 from models.database import Database
 from models.groups import find_place
 from models.inbox import MessageIn
 from models.outbox import MessageOut
-from models.outcomes import question_words
 from models.sessions import end_rest, find_session
 from models.upsert import insert_ignoring
 from workers.intake.access import Act, may, user_id_of

@@ -18,7 +18,7 @@ from models.sessions import living_session, take_numbers
 from scheduler.backoff import MAX_WAIT_SECONDS
 from workers.consent.undelivered import card_failed
 from workers.delivery.doubt import claimed_at, may_be_resolved
-from workers.delivery.handing import Handing
+from workers.delivery.handover import Handing
 from workers.events import envelope
 from workers.notices import owner_notices, store_notices, tell_agent
 from workers.runtime import Runtime

@@ -16,7 +16,7 @@ from models.outbox import claim_delivery, next_in_line
 from models.sessions import may_reach
 from workers.agents import AGENT, hand_to_agent
 from workers.delivery.doubt import UndecidedError
-from workers.delivery.handing import Handing, NoRoomError, TakenAwayError
+from workers.delivery.handover import Handing, NoRoomError, TakenAwayError
 from workers.delivery.outcomes import delivered, failed, give_up, postponed
 from workers.runtime import Runtime
 

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.registry import Registry
 from models.groups import find_agent_group
 from models.sessions import find_active_session
-from workers.intake import admitting, commands, pairing, routing, switchboard
+from workers.intake import codes, commands, routing, strangers, switchboard
 from workers.intake.access import NEEDED, Act, Standing
 from workers.intake.reception import (
     Visit,
@@ -41,7 +41,7 @@ async def explain(conn: AsyncConnection, registry: Registry, settings: Settings,
         "sender": visit.user_id or "nobody in particular",
         "admission": "whether they may speak depends on the agent",
     }
-    if pairing.codes_in(visit.typed):
+    if codes.codes_in(visit.typed):
         return told | {"outcome": "code", "command": "a one-time code: it would be looked at, and never stored"}
     if found.wired == 0:
         agent = await registration_of(conn, registry, visit)
@@ -122,7 +122,7 @@ async def _admission(conn: AsyncConnection, visit: Visit, found: Found, standing
         return "stored", f"{stranger}, and heard: the place is public"
     if visit.user_id is None or not would_be_asked_about(visit, found):
         return "refused", f"{stranger}: refused"
-    _, request = await admitting.request_of(conn, visit.user_id, found.route.agent_group_id)
+    _, request = await strangers.request_of(conn, visit.user_id, found.route.agent_group_id)
     if request is None:
         return "waits", f"{stranger}: it would wait, and those who decide would be asked"
     if request.status == "denied":

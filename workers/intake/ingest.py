@@ -31,13 +31,13 @@ from workers.bells import Bells
 from workers.consent.approvers import resolve_approvers
 from workers.intake import switchboard
 from workers.intake.access import user_id_of
-from workers.intake.admitting import AskFirstError, wait_outside
 from workers.intake.incoming import MAX_CONTENT_BYTES as MAX_CONTENT_BYTES
 from workers.intake.incoming import Incoming as Incoming
 from workers.intake.incoming import parse_incoming as parse_incoming
 from workers.intake.reception import AgainError, Handled, Passed, Turned, Visit, receive, visit_key
 from workers.intake.refusals import RefusedError as RefusedError
 from workers.intake.routing import Route
+from workers.intake.strangers import AskFirstError, wait_outside
 from workers.settings import Settings
 
 log = structlog.get_logger()

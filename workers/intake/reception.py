@@ -18,12 +18,12 @@ from models.sessions import find_active_session, find_session
 from models.upsert import insert_ignoring
 from workers.consent.approvers import Approver
 from workers.consent.cards import answer_by_text
-from workers.intake import admitting, commands, pairing, switchboard
+from workers.intake import codes, commands, strangers, switchboard
 from workers.intake.access import NEEDED, Act, Standing, standing_of, user_id_of
-from workers.intake.admitting import Stranger
 from workers.intake.front_desk import has_said, key_of, say
 from workers.intake.incoming import Incoming
 from workers.intake.refusals import RefusalKind
+from workers.intake.strangers import Stranger
 from workers.intake.switchboard import Found
 from workers.settings import Settings
 
@@ -91,8 +91,8 @@ async def receive(
     incoming, user_id = visit.incoming, visit.user_id
     if await has_said(conn, visit.key):
         raise AgainError
-    if codes := pairing.codes_in(visit.typed):
-        return await _redeem(conn, visit, codes)
+    if written := codes.codes_in(visit.typed):
+        return await _redeem(conn, visit, written)
     if user_id is not None and visit.typed and (answered := await _answer_card(conn, visit, user_id)) is not None:
         return answered
     found = await switchboard.find(conn, incoming, from_outside=True)
@@ -138,7 +138,7 @@ async def _standing(conn: AsyncConnection, visit: Visit, found: Found) -> Standi
     standing = await standing_at(conn, visit, agent_group_id)
     if standing == Standing.STRANGER and would_be_asked_about(visit, found):
         # Who is let in just now must not be found waiting by nobody.
-        await admitting.stop_at_the_door(conn, _as_stranger(visit, found))
+        await strangers.stop_at_the_door(conn, _as_stranger(visit, found))
         standing = await standing_of(conn, visit.user_id, agent_group_id)
     return standing
 
@@ -155,12 +155,12 @@ def would_be_asked_about(visit: Visit, found: Found) -> bool:
     return waking and found.policy == "request_approval" and visit.user_id is not None
 
 
-async def _redeem(conn: AsyncConnection, visit: Visit, codes: Sequence[str]) -> Handled:
+async def _redeem(conn: AsyncConnection, visit: Visit, written: Sequence[str]) -> Handled:
     """A code is never stored, not even as something that was refused, nor what is said around it."""
     incoming = visit.incoming
     place = (incoming.channel_type, incoming.platform_id)
-    visitor = pairing.Visitor(visit.user_id, incoming.sender_name, *place, visit.is_direct)
-    redeemed = await pairing.redeem(conn, codes, visitor)
+    visitor = codes.Visitor(visit.user_id, incoming.sender_name, *place, visit.is_direct)
+    redeemed = await codes.redeem(conn, written, visitor)
     if redeemed is None:
         return Handled("code")
     return Handled("code", [*redeemed.deliveries, *await _say(conn, visit, redeemed.text)], redeemed.wakes)
@@ -230,7 +230,7 @@ async def _nobody(conn: AsyncConnection, visit: Visit, found: Found) -> Turned:
     if incoming.agent_group is not None:
         return Turned(f"there is no agent group {incoming.agent_group!r}", "nobody")  # which there are is not for all
     why = f"no agent is wired to {place}: longshore wire AGENT {incoming.channel_type} {incoming.platform_id}"
-    return Turned(why, "nobody", await admitting.turn_away(conn, _as_stranger(visit)))
+    return Turned(why, "nobody", await strangers.turn_away(conn, _as_stranger(visit)))
 
 
 async def provider_of(conn: AsyncConnection, found: Found, settings: Settings) -> str:
@@ -251,11 +251,11 @@ async def _stranger(conn: AsyncConnection, visit: Visit, found: Found) -> Passed
     stranger = _as_stranger(visit, found)
     why = f"{visit.user_id or 'a sender without an id'} is not known to {folder}"
     if visit.user_id is not None and would_be_asked_about(visit, found):
-        _, request = await admitting.request_of(conn, visit.user_id, agent_group_id)
+        _, request = await strangers.request_of(conn, visit.user_id, agent_group_id)
         if request is None or request.status != "denied":
             return Passed(found, may_answer=False, stranger=stranger)
         return Turned(f"{why}, and was not let in", "stranger")  # by whom is not for strangers
-    told = await admitting.turn_away(conn, stranger) if found.route.wakes else []
+    told = await strangers.turn_away(conn, stranger) if found.route.wakes else []
     return Turned(f"{why}: longshore people add {visit.user_id or 'USER'} --agent {folder}", "stranger", told)
 
 

@@ -14,7 +14,7 @@ from adapters.markup.telegram import utf16_length
 # The kinds of updates that are read; Telegram is asked for no others.
 KINDS: Final = ("message", "callback_query")
 MAX_NAME: Final = 200
-# What a link to the bot may say in the name of whoever follows it: a one-time code, as `workers/intake/pairing.py`
+# What a link to the bot may say in the name of whoever follows it: a one-time code, as `workers/intake/codes.py`
 # makes them, and nothing else.
 _CODE: Final = re.compile(r"LS(?:-[0-9A-Z]{4}){3}", re.IGNORECASE)
 

@@ -13,8 +13,8 @@ from adapters.errors import ChannelError, DeliveryError
 from models.base import AnyRow
 from models.database import uninterrupted
 from models.outbox import note_progress, platform_message_id
-from workers.delivery.degrading import Part, parts_of, with_buttons
 from workers.delivery.doubt import claimed_at, may_be_resolved, resolve
+from workers.delivery.parts import Part, parts_of, with_buttons
 from workers.delivery.progress import Progress
 from workers.runtime import Runtime
 

@@ -23,7 +23,7 @@ from models.invitations import (
     use_invitation,
 )
 from models.people import grant, remember_dm, remember_user
-from workers.intake.admitting import let_in
+from workers.intake.strangers import let_in
 
 # Crockford's: no I, L, O or U. Twelve of them are 60 bits.
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow
-from models.rooms import Cursor, closed_cards, numbered_ids
+from models.web_chats import Cursor, closed_cards, numbered_ids
 
 
 async def show(conn: AsyncConnection, chat: str, rows: Sequence[AnyRow]) -> list[dict[str, Any]]:
