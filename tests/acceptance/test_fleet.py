@@ -125,7 +125,7 @@ def test_revoke_and_time_limits_mean_what_they_say(operator: Operator) -> None:
 
 @pytest.mark.spec("F1")
 @pytest.mark.parametrize(
-    "pool", ["prefork", *(pytest.param(pool, marks=pytest.mark.long) for pool in ("threads", "solo"))]
+    "pool", ["solo", *(pytest.param(pool, marks=pytest.mark.long) for pool in ("threads", "prefork"))]
 )
 def test_other_pools_work_too(operator: Operator, pool: str) -> None:
     operator.add_group(script="- when: slow\n  play:\n  - hang: true\n- play:\n  - answer: fine")

@@ -37,7 +37,7 @@ def operator(tmp_path: Path, postgres_database: str) -> Iterator[Operator]:
 
 
 @pytest.mark.spec("C8", "M1", "F4")
-@pytest.mark.parametrize("count", [1000, pytest.param(5000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [500, pytest.param(5000, marks=pytest.mark.long)])
 def test_of_a_flood_exactly_the_good_ones_become_rows(operator: Operator, count: int) -> None:
     operator.add_group()
     operator.cli("wire", "demo", "webhook", "crm", "--per-thread")

@@ -59,6 +59,7 @@ class Sitting:
             self.events.append(event)
 
 
+@pytest.mark.long
 async def test_it_works_in_a_terminal_that_people_take_over_and_remembers(harness: ProgramHarness) -> None:
     box = ProbeBox()
     sitting = Sitting(harness, "tool", box)

@@ -48,6 +48,7 @@ OPENCLAW = Cli(
 RARELY = (
     *("a_refused_key_is_told_as_that", "a_servers_fault_can_pass", "a_limit_is_told_with_its_date"),
     *("a_terminated_program_is_a_failure", "fails_with_a_class", "takes_a_follow_up", "reports_the_file_it_edits"),
+    *("it_remembers_on_another_machine", "its_children_have_no_key_and_end_with_it"),
 )
 PWN = "require('node:fs').writeFileSync('/workspace/PWNED', 'x')"
 HOSTILE = {

@@ -166,7 +166,11 @@ async def test_what_is_risky_waits_for_approval_and_is_then_done_once(fleet: Fle
 @pytest.mark.spec("R3", "M7", "P7", "P8", "P9")
 @pytest.mark.parametrize(
     "cli",
-    [CLAUDE, CODEX, GEMINI, OPENCODE, pytest.param(OPENCLAW, marks=[pytest.mark.long, pytest.mark.timeout(400)])],
+    [
+        *(CLAUDE, CODEX, GEMINI),
+        pytest.param(OPENCODE, marks=pytest.mark.long),
+        pytest.param(OPENCLAW, marks=[pytest.mark.long, pytest.mark.timeout(400)]),
+    ],
     ids=lambda cli: cli.name,
     indirect=True,
 )

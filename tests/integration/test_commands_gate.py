@@ -19,6 +19,8 @@ from workers.formatting import format_prompt, is_raw
 from workers.intake.commands import FILTERED, command_in
 from workers.intake.ingest import RefusedError
 
+ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+
 
 @pytest.fixture
 async def staffed(fleet: Fleet) -> Fleet:
@@ -65,6 +67,7 @@ async def test_status_says_what_the_agent_does_and_what_waits(staffed: Fleet) ->
 # --- Who may -------------------------------------------------------------------------------------------------------
 
 
+@ONE_DATABASE
 @pytest.mark.spec("M16", "C5")
 @pytest.mark.parametrize("command", ["clear", "compact", "remote-control"])
 async def test_a_member_is_told_that_it_is_for_admins(staffed: Fleet, command: str) -> None:
@@ -154,6 +157,7 @@ async def test_clear_keeps_what_waits_and_gives_up_what_runs(staffed: Fleet) -> 
 # --- /compact ------------------------------------------------------------------------------------------------------
 
 
+@ONE_DATABASE
 @pytest.mark.spec("M16", "M9")
 async def test_compact_is_told_where_there_is_none(staffed: Fleet) -> None:
     await hear(staffed, "/compact", "olga")
@@ -177,6 +181,7 @@ async def programmed(make_fleet: MakeFleet) -> Fleet:
     return fleet
 
 
+@ONE_DATABASE
 @pytest.mark.spec("M16")
 @pytest.mark.parametrize(
     ("text", "sender", "stored"),
@@ -200,6 +205,7 @@ async def test_what_is_for_the_program_reaches_it_as_it_is(
     assert await programmed.outbox() == []
 
 
+@ONE_DATABASE
 @pytest.mark.spec("M16")
 async def test_what_is_not_in_a_table_is_ordinary_text(programmed: Fleet) -> None:
     for text in ("/etc/passwd is mine", "/unheard-of", "/Clear", "//cost", "please /clear", "/1"):
@@ -209,6 +215,7 @@ async def test_what_is_not_in_a_table_is_ordinary_text(programmed: Fleet) -> Non
     assert not any("raw" in row.content for row in rows)
 
 
+@ONE_DATABASE
 @pytest.mark.spec("M16")
 @pytest.mark.parametrize("name", ["login", "exit", "permissions", "model", "vim"])
 async def test_what_nobody_may_tell_a_program_is_dropped_with_a_reason(programmed: Fleet, name: str) -> None:

@@ -95,7 +95,7 @@ async def test_the_dry_run_and_the_reception_agree(make_fleet: MakeFleet, monkey
     await asked.prepare()
     loop = asyncio.get_running_loop()
 
-    @settings(max_examples=120, deadline=None, database=None)
+    @settings(max_examples=40, deadline=None, database=None)
     @given(cases)
     def compared(case: Any) -> None:
         asyncio.run_coroutine_threadsafe(asked.compare(case), loop).result(30)

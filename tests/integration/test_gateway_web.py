@@ -13,7 +13,7 @@ from sqlalchemy import update
 
 from adapters.registry import Drivers
 from adapters.tool_port import Tool
-from gateway.cli.gateway import add_token
+from gateway.cli.tokens import add_token
 from gateway.http import serving, web
 from models import AgentGroupMember, Approval, MessageOut, MessagingGroup, PendingQuestion, Token, UserRole
 from models.base import new_id, now

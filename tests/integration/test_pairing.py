@@ -17,6 +17,8 @@ from workers.intake.codes import ALPHABET, MAX_WRONG, WRONG, codes_in, invite, n
 
 __all__ = ["cli"]
 
+ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+
 
 async def code_for(fleet: Fleet, role: str = "owner", group_id: str | None = None, seconds: float = 60) -> str:
     code = new_code()
@@ -45,6 +47,7 @@ async def test_the_first_owner_is_whoever_has_the_code(fleet: Fleet, cli: Cli) -
     assert code[3:7] not in await everything(fleet)
 
 
+@ONE_DATABASE
 @pytest.mark.spec("C4", "D4")
 @pytest.mark.parametrize(
     ("role", "of_agent", "became"),
@@ -104,6 +107,7 @@ async def test_a_code_that_others_could_read_is_burnt(fleet: Fleet) -> None:
     assert await fleet.rows(UserRole) == []
 
 
+@ONE_DATABASE
 @pytest.mark.spec("C4")
 @pytest.mark.parametrize("sender", ["eve", None])
 async def test_a_code_that_others_could_read_is_burnt_whoever_shows_it(fleet: Fleet, sender: str | None) -> None:
@@ -116,6 +120,7 @@ async def test_a_code_that_others_could_read_is_burnt_whoever_shows_it(fleet: Fl
     assert await fleet.rows(UserRole) == []
 
 
+@ONE_DATABASE
 @pytest.mark.spec("C4")
 async def test_a_code_in_a_sentence_is_a_code_and_nobody_keeps_the_sentence(fleet: Fleet) -> None:
     group = await fleet.add_group()
@@ -150,6 +155,7 @@ async def test_what_was_written_before_the_code_goes_on_after_it(fleet: Fleet) -
     assert (await said_to(fleet, "dm-ada"))[-1] == "heard: hello"
 
 
+@ONE_DATABASE
 @pytest.mark.spec("C4")
 async def test_without_an_identity_there_is_nobody_to_make_an_owner(fleet: Fleet) -> None:
     await hear(fleet, await code_for(fleet), None, "dm-x", trusted=True)
@@ -196,6 +202,7 @@ async def test_people_are_added_shown_and_removed_at_the_command_line(fleet: Fle
     assert (await cli("people", "remove", "fake:eve")).code == 1
 
 
+@ONE_DATABASE
 @pytest.mark.spec("D4")
 @pytest.mark.parametrize(
     ("arguments", "said"),

@@ -197,7 +197,7 @@ async def test_whoever_only_watches_neither_takes_over_nor_types(
     assert "hand" not in str([item.event for item in at.seen if isinstance(item.event, ScreenChanged)])
 
 
-@pytest.mark.parametrize("end", ["the window is closed", pytest.param("SIGTERM", marks=pytest.mark.long)])
+@pytest.mark.parametrize("end", ["SIGTERM", pytest.param("the window is closed", marks=pytest.mark.long)])
 async def test_attach_gives_it_back_however_it_is_ended(
     end: str, seat: tuple[Seat, Fleet, "asyncio.Task[str]"]
 ) -> None:
