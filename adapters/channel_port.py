@@ -1,5 +1,5 @@
-"""The channel port: what a platform for messages is to the fleet. A driver is one file in `channels/` and one entry
-point; it knows ids and texts of its platform, and nothing about agents, sessions or who may do what.
+"""The channel port: what a platform for messages is to the fleet. A driver is one file or folder in `channels/` and
+one entry point; it knows ids and texts of its platform, and nothing about agents, sessions or who may do what.
 
 `channels/base.py` has what a driver does where its platform can do nothing, `channels/conformance.py` what each must
 do."""

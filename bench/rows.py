@@ -11,7 +11,8 @@ from adapters.registry import Registry
 from models import AgentGroup, MessageIn, MessageOut, MessagingGroup, Session, Turn
 from models.base import new_id
 from models.database import Database
-from workers.intake.ingest import accept, parse_incoming
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import accept
 from workers.settings import load_settings
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.base import AnyRow, Base, Id, Json, Timestamp, new_id, now
-from models.outbox import MessageOut
+from models.outbox import MessageOut, notice
 from models.sessions import take_numbers
 from models.upsert import insert_ignoring
 
@@ -106,17 +106,15 @@ async def close_cards(conn: AsyncConnection, subject_id: str, outcome: str) -> l
     changes = []
     for card in cards:
         seq += 1
-        row = {
-            "id": new_id(),
-            "session_id": card.session_id,
-            "seq": seq,
-            "kind": "notice",
-            "idempotency_key": f"{card.id}:closed",
-            "channel_type": card.channel_type,
-            "platform_id": card.platform_id,
-            "thread_id": card.thread_id,
-            "content": {"operation": "edit", "message": numbers[card.message_out_id], "text": outcome},
-        }
+        row = notice(
+            session_id=card.session_id,
+            seq=seq,
+            key=f"{card.id}:closed",
+            channel_type=card.channel_type,
+            platform_id=card.platform_id,
+            thread_id=card.thread_id,
+            content={"operation": "edit", "message": numbers[card.message_out_id], "text": outcome},
+        )
         if await insert_ignoring(conn, MessageOut, **row):
             changes.append(str(row["id"]))
     return changes

@@ -3,7 +3,7 @@ the same transaction."""
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import CheckConstraint, ForeignKey, Index, String, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -38,6 +38,12 @@ class PendingQuestion(Base):
     answered_by: Mapped[str | None] = mapped_column(String(255))
     expires_at: Mapped[datetime] = mapped_column(Timestamp)
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
+
+
+# What approvals are about, where it matters: a call, money for today, a stranger who wants to be let in.
+TOOL: Final = "tool"
+BUDGET: Final = "budget"
+ACCESS: Final = "access"
 
 
 class Approval(Base):

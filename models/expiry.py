@@ -2,22 +2,19 @@
 
 import uuid
 from dataclasses import dataclass, field
-from typing import Final
 
 from sqlalchemy import select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models.base import AnyRow, new_id, now
+from models.base import AnyRow, now
 from models.card_endings import close_overdue
-from models.consent import Approval, PendingQuestion, find_approval
+from models.consent import ACCESS, Approval, PendingQuestion, find_approval
 from models.inbox import MessageIn, waiting_of
-from models.outbox import MessageOut
+from models.outbox import MessageOut, notice
 from models.people import User
 from models.sessions import Session, end_rest, take_numbers
 from models.turns import Step, Turn
 from models.upsert import insert_ignoring
-
-ACCESS: Final = "access"  # the category of requests to let a stranger in
 
 
 @dataclass
@@ -94,14 +91,14 @@ async def _turn_away(conn: AsyncConnection, request: AnyRow) -> list[str]:
     deliveries = []
     places = {(row.channel_type, row.platform_id, row.thread_id or ""): row for row in rows}
     for number, (_, row) in enumerate(sorted(places.items(), key=lambda item: item[1].session_id)):
-        notice = {
-            "id": new_id(),
-            "session_id": row.session_id,
-            "seq": await take_numbers(conn, row.session_id, 1),
-            "kind": "notice",
-            "idempotency_key": f"{request.id}:overdue:{number}",
-            "content": {"text": f"{told}Write again to ask again."},
-        }
-        place = {"channel_type": row.channel_type, "platform_id": row.platform_id, "thread_id": row.thread_id}
-        deliveries += [notice["id"]] if await insert_ignoring(conn, MessageOut, **notice, **place) else []
+        said = notice(
+            session_id=row.session_id,
+            seq=await take_numbers(conn, row.session_id, 1),
+            key=f"{request.id}:overdue:{number}",
+            channel_type=row.channel_type,
+            platform_id=row.platform_id,
+            thread_id=row.thread_id,
+            content={"text": f"{told}Write again to ask again."},
+        )
+        deliveries += [said["id"]] if await insert_ignoring(conn, MessageOut, **said) else []
     return deliveries

@@ -93,6 +93,11 @@ async def find_agent_group(conn: AsyncConnection, handle: str) -> AnyRow | None:
     return (await conn.execute(_FIND, values(handle=handle))).one_or_none()
 
 
+def is_ours(folder: str) -> bool:
+    """Whether it is one of the fleet's own, which begin with a dot and never run."""
+    return folder.startswith(".")
+
+
 async def how_it_runs(conn: AsyncConnection, agent_group_id: str) -> AnyRow:
     """What a turn needs to know of its agent."""
     return (await conn.execute(_RUNS, values(id=agent_group_id))).one()

@@ -80,6 +80,30 @@ class MessageOut(Base):
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 
+def notice(
+    *,
+    session_id: str,
+    seq: int,
+    key: str,
+    channel_type: str,
+    platform_id: str,
+    content: dict[str, Any],
+    thread_id: str | None = None,
+) -> dict[str, Any]:
+    """A row that says something on the fleet's own behalf."""
+    return {
+        "id": new_id(),
+        "session_id": session_id,
+        "seq": seq,
+        "kind": "notice",
+        "idempotency_key": key,
+        "channel_type": channel_type,
+        "platform_id": platform_id,
+        "thread_id": thread_id,
+        "content": content,
+    }
+
+
 _table = cast(Table, MessageOut.__table__)
 _earlier = aliased(MessageOut)
 # A row that waits for its first date (a reminder for tomorrow) holds nobody up; one that was claimed before does.

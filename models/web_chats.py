@@ -15,7 +15,6 @@ from models.base import AnyRow, now
 from models.cards import Card
 from models.groups import AgentGroup, MessagingGroup
 from models.outbox import MessageOut
-from models.people import User
 from models.sessions import Session
 
 WEB: Final = "web"
@@ -118,7 +117,3 @@ async def room_sessions(conn: AsyncConnection, chat: str, agent_groups: Collecti
     if agent_groups is not None:
         query = query.where(Session.agent_group_id.in_(agent_groups))
     return list((await conn.execute(query)).all())
-
-
-async def is_user(conn: AsyncConnection, user_id: str) -> bool:
-    return (await conn.execute(select(User.id).where(User.id == user_id))).one_or_none() is not None

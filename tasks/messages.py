@@ -8,7 +8,10 @@ from celery.exceptions import Reject
 
 from models.errors import StoreError
 from workers.app import Call, coroutine_task
-from workers.intake.ingest import Accepted, RefusedError, accept, parse_incoming, record_rejection, row_id_of
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import Accepted, accept
+from workers.intake.rejections import record_rejection, row_id_of
+from workers.refusals import RefusedError
 
 log = structlog.get_logger()
 

@@ -12,7 +12,7 @@ from adapters.errors import ErrorClass, ProviderError
 from adapters.registry import Registry
 from models.base import AnyRow, new_id
 from models.budgets import EVERYBODY, add_extra, ask_for_more, day_of, reserve, today
-from models.consent import find_approval
+from models.consent import BUDGET, find_approval
 from models.database import Database
 from models.sessions import Session, end_rest
 from models.turns import Turn
@@ -22,7 +22,6 @@ from workers.journal import Journal
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
 
-CATEGORY = "budget"
 # How soon to look again when the money is not spent, only held.
 HELD_SECONDS = 2.0
 
@@ -125,7 +124,7 @@ class Purse:
             approval_id=new_id(),
             session_id=turn.lease.session_id,
             turn_id=turn.id,
-            category=CATEGORY,
+            category=BUDGET,
             summary=f"{reason}; allow {dollars(limit.usd)} more today?",
             risk="medium",
             payload={

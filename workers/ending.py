@@ -20,7 +20,7 @@ from models.consent import close_questions
 from models.conversation import TranscriptItem, Usage
 from models.database import Database, uninterrupted
 from models.inbox import MessageIn, complete_messages, settle
-from models.outbox import MessageOut, has_left
+from models.outbox import MessageOut, has_left, notice
 from models.people import owner_addresses
 from models.sessions import Released, end_rest, release
 from models.turns import Turn, complete_turn, set_turn
@@ -28,7 +28,7 @@ from models.upsert import insert_ignoring
 from workers.actions.sessions import begin_anew
 from workers.failover import Choice
 from workers.journal import Journal, count_lasting
-from workers.notices import notice, owner_notices, store_notices
+from workers.notices import owner_notices, store_notices
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
 from workers.verdicts import Failure, GiveUp, Move, Patience, Rest
@@ -42,6 +42,7 @@ _INSERT_USAGE = insert(Usage.__table__)  # type: ignore[arg-type]
 
 # Long enough to sit out a restart of the database: what the provider said is in memory only.
 PATIENCE_SECONDS = 60.0
+_GIVEN_UP = "I could not answer this. Your message is kept, and whoever runs me can see why and try it again."
 
 
 Write = Callable[[AsyncConnection], Awaitable[None]]
@@ -263,7 +264,7 @@ class Ending:
                 channel_type=place.channel_type,
                 platform_id=place.platform_id,
                 thread_id=place.thread_id,
-                text="I could not answer this. Your message is kept, and whoever runs me can see why and try it again.",
+                content={"text": _GIVEN_UP},
             )
             told = owner_notices(
                 owners,

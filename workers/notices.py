@@ -7,25 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import new_id
 from models.inbox import MessageIn
-from models.outbox import MessageOut
+from models.outbox import MessageOut, notice
 from models.upsert import insert_ignoring
-
-
-def notice(
-    *, session_id: str, seq: int, key: str, channel_type: str, platform_id: str, text: str, thread_id: str | None = None
-) -> dict[str, Any]:
-    """An outbound row that says something on the fleet's own behalf."""
-    return {
-        "id": new_id(),
-        "session_id": session_id,
-        "seq": seq,
-        "kind": "notice",
-        "idempotency_key": key,
-        "channel_type": channel_type,
-        "platform_id": platform_id,
-        "thread_id": thread_id,
-        "content": {"text": text},
-    }
 
 
 def owner_notices(
@@ -39,7 +22,7 @@ def owner_notices(
             key=f"{key}:owner:{number}",
             channel_type=channel,
             platform_id=place,
-            text=text,
+            content={"text": text},
         )
         for number, (channel, place) in enumerate(owners)
     ]

@@ -31,7 +31,7 @@ from workers.failover import Choice, after
 from workers.follow_ups import FollowUps
 from workers.formatting import format_prompt, is_raw, plain_text
 from workers.gate import FleetGate
-from workers.intake.ingest import record_rejection
+from workers.intake.rejections import record_rejection
 from workers.journal import Journal
 from workers.loop import Stop, current_job
 from workers.mail import Mail

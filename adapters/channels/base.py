@@ -20,6 +20,7 @@ from adapters.errors import ChannelError, SignatureError
 class PlainChannel:
     channel_type: str
     capabilities: ChannelCapabilities
+    _agent: str = ""  # the folder of the one that answers in places nobody has wired; empty: nobody
 
     @property
     def receives(self) -> bool:
@@ -35,7 +36,8 @@ class PlainChannel:
         return True
 
     def registers(self, message: InboundMessage, *, known: bool) -> str | None:
-        return None
+        """Where somebody known speaks to the bot: in a direct chat, or by its name."""
+        return self._agent or None if known and (message.is_direct or message.is_mention) else None
 
     def listens(self) -> str | None:
         return None

@@ -27,7 +27,9 @@ SECRET = "fake-platform"  # noqa: S105 - a platform that does not exist
 class FakeChannel(PlainChannel):
     channel_type = "fake"
 
-    def __init__(self, *, idempotent: bool = True) -> None:
+    def __init__(self, *, idempotent: bool = True, receives: bool = False) -> None:
+        # Not where it is installed: its secret can be read above.
+        self._receives = receives
         self.capabilities = ChannelCapabilities(
             idempotent=idempotent,
             edits=True,
@@ -52,7 +54,7 @@ class FakeChannel(PlainChannel):
 
     @property
     def receives(self) -> bool:
-        return True
+        return self._receives
 
     def verify(self, request: InboundRequest) -> None:
         check_signature(SECRET, request.body, request.headers.get(HEADER))

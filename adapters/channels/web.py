@@ -3,11 +3,11 @@
 Nothing leaves the machine: the stored row, with the receipt made here, is the delivery, and the gateway shows it from
 there. LONGSHORE_WEB_AGENT names the agent that answers in direct chats nobody has wired."""
 
-import os
 from pathlib import Path
 
-from adapters.channel_port import ChannelCapabilities, InboundMessage, OutboundMessage, Receipt
+from adapters.channel_port import ChannelCapabilities, OutboundMessage, Receipt
 from adapters.channels.local import LocalChannel
+from adapters.channels.variables import FOLDER, variable
 
 VARIABLE = "LONGSHORE_WEB_AGENT"
 
@@ -27,10 +27,7 @@ class WebChannel(LocalChannel):
 
     def __init__(self, home: Path | None = None, agent: str | None = None) -> None:
         super().__init__(home)
-        self._agent = agent or os.environ.get(VARIABLE) or None
-
-    def registers(self, message: InboundMessage, *, known: bool) -> str | None:
-        return self._agent if known and message.is_direct else None
+        self._agent = variable(VARIABLE, agent, FOLDER)
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
         receipt = await super().deliver(message)

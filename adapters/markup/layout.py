@@ -18,6 +18,11 @@ _LANGUAGE: Final = re.compile(r"[A-Za-z0-9+#._-]{1,32}")
 _STYLES: Final[dict[str, Kind]] = {"strong": "bold", "em": "italic", "s": "strike"}
 
 
+def utf16_length(text: str) -> int:
+    """In UTF-16 units: how Telegram counts, and never fewer than other platforms do."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
 @dataclass(frozen=True)
 class Span:
     """Characters `start` to `end` of the text. `detail`: the address of a link, the language of a `pre`, the level of a

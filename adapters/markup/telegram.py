@@ -36,11 +36,6 @@ def to_telegram(markdown: str) -> Formatted:
     return Formatted(laid.text, entities[:MAX_ENTITIES])
 
 
-def utf16_length(text: str) -> int:
-    """How Telegram counts."""
-    return len(text) + sum(character > "\uffff" for character in text)
-
-
 def _allowed(laid: Laid) -> Iterator[Span]:
     """Telegram takes no styles around code, and no code in links."""
     links = [span for span in laid.spans if span.kind == "link"]

@@ -17,6 +17,7 @@ from models.groups import AgentGroup
 from models.lookup import short
 from models.sessions import Session
 from workers.consent.approvals import decide
+from workers.house import ring_for
 
 _RISKS = {"low": "low", "medium": "[yellow]medium[/yellow]", "high": "[red]high[/red]"}
 
@@ -74,10 +75,7 @@ def deny(approval: Annotated[str, typer.Argument(help="the approval's id (its en
 async def _decide(desk: Desk, fragment: str, *, approve: bool, usd: float | None) -> None:
     row = await _find(desk, fragment)
     decided = await decide(desk.db, row.id, approve=approve, usd=usd)
-    for session_id, provider in decided.wakes:
-        desk.bells.wake(session_id, provider or desk.settings.default_provider)
-    for message_out_id in decided.deliveries:
-        desk.bells.deliver(message_out_id)
+    ring_for(desk, decided.wakes, decided.deliveries)
     out.print(shown(decided.text), soft_wrap=True)
 
 

@@ -19,7 +19,7 @@ from gateway.cli.terminal import Terminal, is_interactive
 from models.base import AnyRow
 from models.groups import agent_folders, find_agent_group
 from workers.events import redis_client
-from workers.intake.ingest import RefusedError
+from workers.refusals import RefusedError
 
 HISTORY_FILE = "chat_history"
 _HELP = (

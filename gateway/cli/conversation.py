@@ -25,7 +25,8 @@ from models.base import AnyRow, new_id
 from models.consent import open_question
 from models.lookup import short
 from workers.events import Follower
-from workers.intake.ingest import Accepted, accept, parse_incoming
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import Accepted, accept
 
 HISTORY = 6
 ENDS = ("completed", "failed", "cancelled", "parked")

@@ -14,21 +14,25 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import AdapterError
 from adapters.registry import Registry
 from models import schema
+from models.base import AnyRow
 from models.database import Database
 from models.errors import DatabaseDownError, StoreError
+from models.groups import find_agent_group, is_ours
 from workers.bells import Bells
-from workers.intake.ingest import RefusedError
 from workers.logs import configure_logs
+from workers.refusals import RefusedError
 from workers.settings import Settings, SettingsError, load_settings, require_broker
 
 T = TypeVar("T")
 FollowUp = Literal["enqueue", "interrupt", "separate", "reject"]
 
 EX_UNAVAILABLE = 69
+BY = "cli"  # who did it, where that is kept
 # Control, format (joiners of emoji are lost with them) and the two separators terminals may break lines at.
 _INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
 
@@ -89,6 +93,18 @@ async def _at_desk(settings: Settings, command: Callable[[Desk], Awaitable[T]]) 
         return await command(desk)
     finally:
         await desk.close()
+
+
+async def find_agent(conn: AsyncConnection, handle: str) -> AnyRow:
+    """By folder or id. The fleet's own ones are nobody's to set up."""
+    group = await find_agent_group(conn, handle)
+    if group is None or is_ours(group.folder):
+        fail(f"there is no agent {handle!r}; see: longshore groups list")
+    return group
+
+
+async def agent_id(conn: AsyncConnection, handle: str) -> str:
+    return str((await find_agent(conn, handle)).id)
 
 
 def check_name(what: str, name: str, most: int = 255) -> str:

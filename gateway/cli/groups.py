@@ -10,7 +10,7 @@ from rich.table import Table
 from sqlalchemy import insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import Desk, fail, find_agent, out, print_json, run, shown
 from gateway.cli.group_settings import (
     DEFAULT,
     Changes,
@@ -146,9 +146,7 @@ async def _change(
     conn: AsyncConnection, desk: Desk, folder: str, changes: Changes
 ) -> tuple[GroupSettings, GroupSettings]:
     """Under the row's lock (SQLite: the writer's), so that two changes at once are both kept."""
-    found = await find_agent_group(conn, folder)
-    if found is None:
-        fail(f"there is no agent {folder!r}; see: longshore groups list")
+    found = await find_agent(conn, folder)
     locked = select(AgentGroup.__table__).where(AgentGroup.id == found.id).with_for_update()
     before = GroupSettings.of_row((await conn.execute(locked)).one())
     after = _sentence(lambda: changes.applied(before, desk.registry, desk.settings.default_provider))
@@ -157,9 +155,7 @@ async def _change(
 
 
 async def _show(desk: Desk, folder: str, as_json: bool) -> None:
-    row = await desk.db.read(lambda conn: find_agent_group(conn, folder))
-    if row is None:
-        fail(f"there is no agent {folder!r}; see: longshore groups list")
+    row = await desk.db.read(lambda conn: find_agent(conn, folder))
     if as_json:
         print_json(dict(row._mapping))
         return

@@ -10,7 +10,7 @@ from gateway.cli.approvals import approvals, approve, deny
 from gateway.cli.attach import attach
 from gateway.cli.chat import chat
 from gateway.cli.dead import dead
-from gateway.cli.gateway import gateway, listen, tokens
+from gateway.cli.gateway import gateway, listen
 from gateway.cli.groups import groups
 from gateway.cli.messages import send, tail
 from gateway.cli.owners import owners
@@ -19,6 +19,7 @@ from gateway.cli.providers import providers
 from gateway.cli.questions import answer, questions
 from gateway.cli.route import route
 from gateway.cli.sessions import sessions
+from gateway.cli.tokens import tokens
 from gateway.cli.tools import tools
 from gateway.cli.up import up
 from gateway.cli.upkeep import doctor, health, migrate

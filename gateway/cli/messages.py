@@ -12,7 +12,8 @@ from gateway.cli.listening import nobody_listens
 from gateway.cli.sessions import one_session
 from gateway.cli.stream import EventPrinter
 from workers.events import Follower, redis_client
-from workers.intake.ingest import Accepted, accept, parse_incoming
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import Accepted, accept
 
 
 def send(

@@ -7,12 +7,13 @@ from rich.table import Table
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, check_name, out, print_json, run, shown
-from gateway.cli.people import BY, print_code
+from gateway.cli.desk import BY, Desk, check_name, out, print_json, run, shown
+from gateway.cli.people import print_code
 from models.groups import MessagingGroup, ensure_messaging_group
 from models.people import UserDm, UserRole, grant, remember_dm, remember_user
-from workers.intake.access import user_id_of
-from workers.intake.strangers import let_in
+from workers.access import user_id_of
+from workers.consent.strangers import let_in
+from workers.house import Done, ring_for
 
 owners = typer.Typer(
     help="Owners: who may do everything, and is told when a message is given up.", no_args_is_help=True
@@ -47,14 +48,15 @@ def add(
     async def command(desk: Desk) -> None:
         desk.registry.channels.get(channel)
 
-        async def work(conn: AsyncConnection) -> None:
+        async def work(conn: AsyncConnection) -> Done:
             user_id = user_id_of(channel, user)
             await remember_user(conn, user_id, channel, None)
             await grant(conn, user_id, "owner", None, BY)
             await remember_dm(conn, user_id, channel, await ensure_messaging_group(conn, channel, chat))
-            await let_in(conn, user_id, None, BY)  # the sweep rings for what they wrote before
+            return await let_in(conn, user_id, None, BY)
 
-        await desk.db.transact(work)
+        done = await desk.db.transact(work)
+        ring_for(desk, done.wakes, done.deliveries)
         out.print(f"{shown(user)} is an owner, and is told on {shown(channel)} {shown(chat)}")
 
     run(command)

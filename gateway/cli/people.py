@@ -8,17 +8,16 @@ import typer
 from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, check_name, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, Desk, agent_id, check_name, fail, out, print_json, run, shown
 from gateway.cli.figures import ago
-from models.groups import find_agent_group
 from models.people import dms_of, find_user, grant, remember_user, standings, withdraw
-from workers.intake.access import MAX_ID
+from workers.access import MAX_ID
+from workers.consent.strangers import let_in
+from workers.house import Done, ring_for
 from workers.intake.codes import invite as put_code
 from workers.intake.codes import new_code
-from workers.intake.strangers import Decided, let_in
 
 Role = Literal["owner", "admin", "member"]
-BY = "cli"
 
 people = typer.Typer(help="People: owners, admins and members, by their ids on platforms.", no_args_is_help=True)
 
@@ -88,17 +87,14 @@ def add(
             fail(f"{user!r} is not a person: write the platform and the id, telegram:123456", 2)
         desk.registry.channels.get(channel)
 
-        async def work(conn: AsyncConnection) -> Decided:
+        async def work(conn: AsyncConnection) -> Done:
             group_id = await _agent(conn, agent)
             await remember_user(conn, user, channel, None)
             await grant(conn, user, role, group_id, BY)
             return await let_in(conn, user, group_id, BY)
 
         done = await desk.db.transact(work)
-        for session_id, provider in done.wakes:
-            desk.bells.wake(session_id, provider or desk.settings.default_provider)
-        for message_out_id in done.deliveries:
-            desk.bells.deliver(message_out_id)
+        ring_for(desk, done.wakes, done.deliveries)
         out.print(f"{shown(user)} is {_a(role)} of {shown(agent or 'all agents')}")
 
     run(command)
@@ -156,12 +152,7 @@ def _check(role: Role, agent: str | None) -> None:
 
 
 async def _agent(conn: AsyncConnection, agent: str | None) -> str | None:
-    if agent is None:
-        return None
-    group = await find_agent_group(conn, agent)
-    if group is None or group.folder.startswith("."):
-        fail(f"there is no agent {agent!r}; see: longshore groups list")
-    return str(group.id)
+    return None if agent is None else await agent_id(conn, agent)
 
 
 def _a(role: str) -> str:

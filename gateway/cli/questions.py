@@ -17,6 +17,7 @@ from models.groups import AgentGroup
 from models.lookup import short
 from models.sessions import Session
 from workers.consent.questions import give_answer
+from workers.house import ring_for
 
 BY = "cli"
 
@@ -61,9 +62,7 @@ def answer(
                 f"{'several questions end' if rows else 'no question ends'} with {question!r}; see: longshore questions"
             )
         answered = await give_answer(desk.db, rows[0].id, text, BY)
-        desk.bells.wake(answered.session_id, answered.provider or desk.settings.default_provider)
-        for message_out_id in answered.deliveries:
-            desk.bells.deliver(message_out_id)
+        ring_for(desk, [(answered.session_id, answered.provider)], answered.deliveries)
         out.print(f"answered. {shown(rows[0].folder)} goes on")
 
     run(command, broker=True)

@@ -9,8 +9,8 @@ from gateway.cli.desk import Desk, fail, out, print_json, run, shown
 from models.groups import all_wirings
 from models.lookup import short
 from workers.intake.explaining import explain
-from workers.intake.ingest import Incoming, parse_incoming
-from workers.intake.reception import Visit, visit_key
+from workers.intake.incoming import Incoming, parse_incoming
+from workers.intake.visits import Visit, visit_key
 
 _MARKS = {"answers": "[green]→[/green]", "overhears": "[yellow]·[/yellow]"}
 _WORDS = {"answers": "answers", "overhears": "overhears", "passes": "passes", "beaten": "is not asked any more"}

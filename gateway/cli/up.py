@@ -39,7 +39,8 @@ from models.groups import find_agent_group
 from models.lookup import counts, list_sessions
 from workers.bells import agent_queue
 from workers.events import Follower, redis_client
-from workers.intake.ingest import accept, parse_incoming
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import accept
 from workers.intake.listening import listening_channels
 from workers.logs import configure_logs
 from workers.settings import Settings, SettingsError, load_settings

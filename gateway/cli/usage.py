@@ -7,9 +7,8 @@ import typer
 from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import Desk, agent_id, fail, out, print_json, run, shown
 from gateway.cli.figures import bar, money
-from models.groups import find_agent_group
 from models.lookup import short
 from models.spending import (
     DIMENSIONS,
@@ -43,10 +42,7 @@ def usage(
 
     async def command(desk: Desk) -> None:
         async def look(conn: AsyncConnection) -> tuple[datetime, list[Spent], Spent, list[BudgetState]]:
-            found = await find_agent_group(conn, group) if group is not None else None
-            if group is not None and found is None:
-                fail(f"there is no agent {group!r}; see: longshore groups list")
-            chosen = found.id if found is not None else None
+            chosen = await agent_id(conn, group) if group is not None else None
             start = first_day or await start_of_day(conn, (days or DEFAULT_DAYS) - 1)
             rows = await usage_by(conn, dimensions, start, agent_group_id=chosen, limit=limit + 1)
             total = await usage_in_total(conn, start, agent_group_id=chosen)

@@ -6,7 +6,7 @@ import typer
 from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, FollowUp, check_name, fail, out, print_json, run, shown
+from gateway.cli.desk import Desk, FollowUp, agent_id, check_name, fail, out, print_json, run, shown
 from models.base import AnyRow
 from models.groups import (
     Wiring,
@@ -67,32 +67,31 @@ def wire(
     if scope == "allowlisted" and "includeSenders" not in rules:
         fail("--scope allowlisted hears only those named with --include-sender: name somebody", 2)
 
+    how = {
+        "trigger_rules": rules,
+        "response_scope": scope,
+        "session_mode": "per-thread" if per_thread else "shared",
+        "priority": priority,
+        "follow_up": follow_up,
+    }
+
     async def command(desk: Desk) -> None:
         desk.registry.channels.get(channel)
-
-        async def work(conn: AsyncConnection) -> None:
-            group = await find_agent_group(conn, agent)
-            if group is None or group.folder.startswith("."):
-                fail(f"there is no agent {agent!r}; see: longshore groups list")
-            place = await ensure_messaging_group(conn, channel, chat)
-            values = {
-                "messaging_group_id": place,
-                "agent_group_id": group.id,
-                "trigger_rules": rules,
-                "response_scope": scope,
-                "session_mode": "per-thread" if per_thread else "shared",
-                "priority": priority,
-                "follow_up": follow_up,
-            }
-            key = ["messaging_group_id", "agent_group_id"]
-            await insert_or_update(conn, Wiring, key, **values)
-            if unknown is not None:
-                await set_place(conn, place, unknown_sender_policy=unknown)
-
-        await desk.db.transact(work)
+        await desk.db.transact(lambda conn: _wire(conn, agent, channel, chat, how, unknown))
         out.print(f"{shown(agent)} listens on {shown(channel)} {shown(chat)}")
 
     run(command)
+
+
+async def _wire(
+    conn: AsyncConnection, agent: str, channel: str, chat: str, how: dict[str, Any], unknown: Policy | None
+) -> None:
+    group_id = await agent_id(conn, agent)
+    place = await ensure_messaging_group(conn, channel, chat)
+    key = {"messaging_group_id": place, "agent_group_id": group_id}
+    await insert_or_update(conn, Wiring, list(key), **key, **how)
+    if unknown is not None:
+        await set_place(conn, place, unknown_sender_policy=unknown)
 
 
 def _rules(

@@ -16,11 +16,11 @@ from models.base import AnyRow, now
 from models.consent import Approval, PendingQuestion
 from models.groups import AgentGroup, MessagingGroup
 from models.sessions import Session
+from workers.access import NEEDED, Act, Standing, standing_of
 from workers.consent.approvals import decide, may_decide
 from workers.consent.questions import give_answer, may_answer, senders_of
-from workers.intake.access import NEEDED, Act, Standing, standing_of
-from workers.intake.doors import House, ring_for
-from workers.intake.refusals import RefusedError
+from workers.house import House, ring_for
+from workers.refusals import RefusedError
 
 LIMIT: Final = 1000
 RowId = Annotated[str, InPath(max_length=36, pattern=r"^[\w:-]+$")]

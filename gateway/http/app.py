@@ -17,7 +17,7 @@ from gateway.http.limits import BodyLimit, explain_errors
 from gateway.http.news import Stirrings
 from gateway.http.web import web_routes
 from models.errors import StoreError
-from workers.intake.doors import House
+from workers.house import House
 
 
 def make_app(house: House, client: redis.asyncio.Redis) -> FastAPI:

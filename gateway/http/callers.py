@@ -8,11 +8,12 @@ from fastapi import HTTPException, Request
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.groups import find_agent_group, wirings_of
+from models.people import find_user
 from models.tokens import user_of_token
-from models.web_chats import WEB, is_user
-from workers.intake.access import Act, may, user_id_of
-from workers.intake.doors import House
-from workers.intake.front_desk import FOLDER as FRONT_DESK
+from models.web_chats import WEB
+from workers.access import Act, may, user_id_of
+from workers.front_desk import FOLDER as FRONT_DESK
+from workers.house import House
 
 _SCHEME: Final = "bearer "
 NO_SUCH_CHAT: Final = "there is no such chat, or it is not one of yours"
@@ -68,4 +69,4 @@ async def room_of(conn: AsyncConnection, caller: Caller, chat: str) -> Room | No
 
 async def is_somebody_elses(conn: AsyncConnection, caller: Caller, chat: str) -> bool:
     """Whether it is the direct chat of another person."""
-    return chat != caller.name and await is_user(conn, user_id_of(WEB, chat))
+    return chat != caller.name and await find_user(conn, user_id_of(WEB, chat)) is not None

@@ -2,7 +2,8 @@
 buttons. Whoever calls is known by their token, and sees their own direct chat and those of agents they may talk to."""
 
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -21,7 +22,8 @@ from gateway.http.web_messages import show, show_work
 from models.base import AnyRow, new_id
 from models.tokens import user_of_token
 from models.web_chats import LIMIT, WEB, Cursor, find_said, room_sessions, said_in_room
-from workers.intake.doors import House, take_in
+from workers.house import House
+from workers.intake.doors import take_in
 
 _PRINTABLE: Final = r"^[^\x00-\x1f/]+$"
 Chat = Annotated[str, InPath(max_length=255, pattern=_PRINTABLE)]
@@ -45,23 +47,34 @@ class Pressed(BaseModel):
     chat: str | None = Field(None, max_length=255, pattern=_PRINTABLE)  # where the button is; else the own direct chat
 
 
+class Streams:
+    """Counts those that are open, so that one token does not hold them all."""
+
+    def __init__(self) -> None:
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def one_more(self, token: str) -> Iterator[None]:
+        if self._open[token] >= STREAMS:
+            raise HTTPException(429, f"{STREAMS} streams are open with this token: close one first")
+        self._open[token] += 1
+        try:
+            yield
+        finally:
+            self._open[token] -= 1
+            if not self._open[token]:
+                del self._open[token]
+
+
 def web_routes(house: House, stirrings: Stirrings) -> APIRouter:
     router = APIRouter(prefix="/web")
     known = Depends(caller_of(house))
     channel = house.registry.channels.get(WEB)
-
-    streams: Counter[str] = Counter()
+    streams = Streams()
 
     async def stream(caller: Annotated[Caller, known]) -> AsyncIterator[None]:
-        if streams[caller.token] >= STREAMS:
-            raise HTTPException(429, f"{STREAMS} streams are open with this token: close one first")
-        streams[caller.token] += 1
-        try:
+        with streams.one_more(caller.token):
             yield
-        finally:
-            streams[caller.token] -= 1
-            if not streams[caller.token]:
-                del streams[caller.token]
 
     async def room(chat: Chat, caller: Annotated[Caller, known]) -> Room:
         found = await house.db.read(lambda conn: room_of(conn, caller, chat))

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow
+from models.groups import is_ours
 from models.web_chats import Cursor, closed_cards, numbered_ids
 
 
@@ -38,7 +39,7 @@ def _shown(chat: str, row: AnyRow, targets: dict[tuple[str, int], str], is_close
     shown: dict[str, Any] = {
         "id": row.id,
         "cursor": str(Cursor(row.delivered_at, row.id)),
-        "agent": None if row.folder.startswith(".") else row.folder,
+        "agent": None if is_ours(row.folder) else row.folder,
         "kind": row.kind,
         "thread": row.thread_id,
         "text": str(content.get("text") or ""),

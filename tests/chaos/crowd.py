@@ -7,7 +7,8 @@ import sys
 
 from adapters.registry import Registry
 from models.database import Database
-from workers.intake.ingest import Accepted, accept, parse_incoming
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import Accepted, accept
 from workers.settings import Settings
 
 GROUP, CHAT = "demo", "plaza"

@@ -16,7 +16,8 @@ from models import MessageIn
 from models.errors import DatabaseDownError
 from tests.chaos.harbour import Harbour
 from tests.support.chaos_ledger import Planned
-from workers.intake.ingest import Accepted, accept, parse_incoming
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import Accepted, accept
 from workers.settings import Settings
 
 MISSED_AFTER_SECONDS = 4.0

@@ -66,7 +66,7 @@ class FakeHarness:
     knows_its_keys = True
 
     def __init__(self, *, idempotent: bool = True) -> None:
-        self.channel = FakeChannel(idempotent=idempotent)
+        self.channel = FakeChannel(idempotent=idempotent, receives=True)
 
     def named(self, ours: str) -> str:
         return ours

@@ -26,11 +26,12 @@ from tests.integration.conftest import MakeFleet
 from tests.support.cards import Platform, press
 from tests.support.fleet import Fleet
 from tests.support.outside import CHANNEL, hear, make, reach, said_to, wire
+from workers.access import Standing, standing_of, user_id_of
+from workers.consent import strangers
 from workers.consent.approvals import decide
-from workers.intake import reception, strangers
-from workers.intake.access import Standing, standing_of, user_id_of
-from workers.intake.ingest import RefusedError
-from workers.intake.strangers import MAX_WAITING, let_in
+from workers.consent.strangers import MAX_WAITING, let_in
+from workers.intake import reception, visits
+from workers.refusals import RefusedError
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
@@ -340,7 +341,8 @@ async def test_whoever_is_let_in_just_now_does_not_wait(asking: Fleet, monkeypat
         looks.append(user_id)
         return Standing.STRANGER if len(looks) == 1 else await standing_of(conn, user_id, agent_group_id)
 
-    monkeypatch.setattr(reception, "standing_of", late)
+    for module in (visits, reception):
+        monkeypatch.setattr(module, "standing_of", late)
     accepted = await hear(asking, "hello")
     assert (len(looks), accepted.wake_provider) == (2, "scripted")
     assert [row.status for row in await asking.inbox()] == ["pending"]

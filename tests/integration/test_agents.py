@@ -12,7 +12,7 @@ from tests.support.fleet import Fleet
 from workers import agents
 from workers.actions import messages
 from workers.delivery import sending as delivery
-from workers.intake.ingest import RefusedError
+from workers.refusals import RefusedError
 
 
 def script(*scenes: tuple[str | None, str]) -> str:

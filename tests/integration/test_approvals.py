@@ -17,7 +17,7 @@ from tests.support.fleet import Fleet
 from workers.consent import approvals
 from workers.consent.approvals import Consent
 from workers.consent.requests import Place, Request, put_request
-from workers.intake.ingest import RefusedError
+from workers.refusals import RefusedError
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ async def ask(fleet: Fleet) -> Any:
 
 
 async def decide(fleet: Fleet, approval_id: str, *, approve: bool = True) -> str:
-    decided = await approvals.decide(fleet.db, approval_id, approve=approve, decided_by="olga")
+    decided = await approvals.decide(fleet.db, approval_id, approve=approve)
     for session_id, provider in decided.wakes:
         fleet.bells.wake(session_id, provider or "scripted")
     fleet.bells.deliveries += decided.deliveries
@@ -76,14 +76,14 @@ async def test_a_risky_call_waits_for_a_yes_and_is_done_once(fleet: Fleet, launc
     assert await answer(fleet) == "so: launched prod"
     assert launcher.done == ["prod"]
     [approval] = await fleet.rows(Approval)
-    assert (approval.status, approval.decided_by) == ("used", "olga")
+    assert (approval.status, approval.decided_by) == ("used", "cli")
 
 
 @pytest.mark.spec("C6")
 async def test_no_means_no(fleet: Fleet, launcher: Launcher) -> None:
     approval = await ask(fleet)
     await decide(fleet, approval.id, approve=False)
-    assert "launch was not approved: olga said no" in await answer(fleet)
+    assert "launch was not approved: cli said no" in await answer(fleet)
     assert launcher.done == []
 
 
@@ -193,7 +193,7 @@ async def test_decided_while_the_turn_is_just_being_parked(fleet: Fleet, monkeyp
 
     async def ask_and_hear(self: Consent, step_id: str, *rest: Any) -> None:
         await asked(self, step_id, *rest)
-        await approvals.decide(fleet.db, step_id, approve=True, decided_by="olga")
+        await approvals.decide(fleet.db, step_id, approve=True)
 
     monkeypatch.setattr(Consent, "_ask", ask_and_hear)
     await fleet.send("go")
@@ -241,7 +241,7 @@ async def test_a_yes_does_not_last_for_ever(fleet: Fleet, launcher: Launcher) ->
 @pytest.mark.spec("C6")
 async def test_a_tool_that_is_gone_when_the_yes_comes(fleet: Fleet, make_fleet: MakeFleet, launcher: Launcher) -> None:
     approval = await ask(fleet)
-    decided = await approvals.decide(fleet.db, approval.id, approve=True, decided_by="olga")
+    decided = await approvals.decide(fleet.db, approval.id, approve=True)
     other = await make_fleet(Registry(tools=Drivers("tool", {})))
     other.bells.wakes = [(session_id, provider or "scripted") for session_id, provider in decided.wakes]
     assert "there is no tool 'launch' here" in await answer(other)

@@ -17,7 +17,7 @@ from tests.support.fleet import Fleet
 from tests.support.model_api import ModelApi, hang, reply, rule, script
 from tests.support.model_api import Usage as Used
 from workers.consent.approvals import decide
-from workers.intake.ingest import RefusedError
+from workers.refusals import RefusedError
 
 # One dollar per call: a million tokens in, at the price the group's options name.
 CALL = reply("done", usage=Used(input=1_000_000, output=0, cache_read=0, cache_write=0))
@@ -72,11 +72,11 @@ async def test_at_the_limit_the_turn_parks_and_a_yes_lets_it_go_on(fleet: Fleet,
     assert (turn.status, turn.error_class) == ("parked", "budget")
     assert (await fleet.inbox())[-1].tries == 0, "waiting for money uses up no try"
 
-    decided = await decide(fleet.db, approval.id, approve=True, decided_by="me", usd=1.0)
+    decided = await decide(fleet.db, approval.id, approve=True, usd=1.0)
     assert decided.wakes == [(accepted.session_id, "anthropic")]
     assert await fleet.wake(accepted.session_id, "anthropic") == "completed"
     with pytest.raises(RefusedError, match="already approved"):
-        await decide(fleet.db, approval.id, approve=False, decided_by="me")
+        await decide(fleet.db, approval.id, approve=False)
     await fleet.send("third")
     await fleet.settle_down()
     assert len(await fleet.rows(Approval)) == 2, "reached again, asked again"
@@ -106,7 +106,7 @@ async def test_a_no_ends_the_turn_with_the_reason(fleet: Fleet, api: ModelApi) -
         accepted = await fleet.send(text)
         await fleet.settle_down()
     [approval] = await fleet.rows(Approval)
-    await decide(fleet.db, approval.id, approve=False, decided_by="me")
+    await decide(fleet.db, approval.id, approve=False)
     assert await fleet.wake(accepted.session_id, "anthropic") == "failed"
     message = (await fleet.inbox())[-1]
     assert (message.status, message.error_class) == ("failed", "budget")

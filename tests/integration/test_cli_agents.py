@@ -154,7 +154,7 @@ async def test_what_is_risky_waits_for_approval_and_is_then_done_once(fleet: Fle
     [approval] = await fleet.rows(Approval)
     assert approval.category == "merge"
     assert PUSH in approval.summary
-    decided = await decide(fleet.db, approval.id, approve=True, decided_by="boss")
+    decided = await decide(fleet.db, approval.id, approve=True)
     for session_id, provider in decided.wakes:
         fleet.bells.wake(session_id, provider or "")
     assert await fleet.answer_wakes() == ["completed"]

@@ -17,7 +17,7 @@ from tests.support.model_api import rule, script
 from tests.support.outside import hear, make, said_to, wire
 from workers.formatting import format_prompt, is_raw
 from workers.intake.commands import FILTERED, command_in
-from workers.intake.ingest import RefusedError
+from workers.refusals import RefusedError
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 

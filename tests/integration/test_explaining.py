@@ -15,8 +15,8 @@ from tests.support.fleet import Fleet
 from tests.support.outside import hear, make, wire
 from workers.intake.explaining import explain
 from workers.intake.incoming import parse_incoming
-from workers.intake.ingest import RefusedError
-from workers.intake.reception import Visit, visit_key
+from workers.intake.visits import Visit, visit_key
+from workers.refusals import RefusedError
 
 TEXTS: Final = ("hello", "@boss look", "/status", "/clear", "/login", "/cost", "/tmp/x", "my code LS-0000-0000-0000")
 SENDERS: Final = ("member", "boss-member", "owner", "stranger", "stranger-too", None)
@@ -90,7 +90,7 @@ class Asked:
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 async def test_the_dry_run_and_the_reception_agree(make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.intake.codes.MAX_WRONG", 10**6)
-    monkeypatch.setattr("workers.intake.strangers.MAX_WAITING", 10**6)
+    monkeypatch.setattr("workers.consent.strangers.MAX_WAITING", 10**6)
     asked = Asked(await make_fleet(Registry(channels=Drivers("channel", {"fake": Greeter()}))))
     await asked.prepare()
     loop = asyncio.get_running_loop()

@@ -284,7 +284,9 @@ class Polite(Platform):
 @pytest.mark.spec("C8")
 @ONE_DATABASE
 async def test_a_platform_hears_at_once_what_its_driver_says(make_fleet: MakeFleet) -> None:
-    fleet = await make_fleet(Registry(channels=Drivers("channel", {"platform": Polite(), "web": Polite()})))
+    fleet = await make_fleet(
+        Registry(channels=Drivers("channel", {"platform": Polite(receives=True), "web": Polite()}))
+    )
     await wire(fleet, await fleet.add_group(), "platform", "plaza")
     async with gateway_to(fleet) as gateway:
         answer = await gateway.platform()

@@ -19,7 +19,8 @@ from tests.integration.test_commands import Cli
 from tests.support.feed import LISTENS_TO, Feed
 from tests.support.fleet import Fleet
 from tests.support.open_gateway import wire
-from workers.intake.front_desk import say
+from tests.support.outside import hear
+from workers.front_desk import say
 
 cli = test_commands.cli
 SCRIPTED = Drivers[AnyProvider]("provider", {"scripted": ScriptedProvider()})  # programs take a while to be found
@@ -65,9 +66,22 @@ async def test_tokens_that_cannot_be_made_are_refused(
     cli: Cli, fleet: Fleet, arguments: list[str], code: int, said: str
 ) -> None:
     await wire(fleet, await fleet.add_group("demo"), "web", "plaza")
+    await fleet.add_group(".front-desk")
     ran = await cli("tokens", *arguments)
     assert (ran.code, said in ran.err) == (code, True), ran.err
     assert await fleet.rows(Token) == []
+
+
+@pytest.mark.spec("C4", "C5")
+@ONE_DATABASE
+async def test_a_token_for_an_agent_lets_in_whoever_waited_for_it(cli: Cli, fleet: Fleet) -> None:
+    await fleet.add_group("demo")
+    await cli("wire", "demo", "web", "plaza", "--unknown", "request_approval")
+    await hear(fleet, "hello", "ada", "plaza", channel_type="web")
+    assert [row.status for row in await fleet.inbox()] == ["paused"]
+    assert (await cli("tokens", "add", "ada", "--agent", "demo")).code == 0
+    await fleet.settle_down()
+    assert [row.status for row in await fleet.inbox()] == ["completed"]
 
 
 @pytest.mark.spec("G4")

@@ -52,7 +52,7 @@ async def wish(fleet: Fleet, arguments: dict[str, Any], sender: str = "olga", *,
     accepted = await fleet.send("make one", sender_id=sender)
     assert await fleet.answer_wakes() == ["parked"]
     [approval] = [row for row in await fleet.rows(Approval) if row.status == "pending"]
-    await decide(fleet.db, approval.id, approve=approve, decided_by="local:olga")
+    await decide(fleet.db, approval.id, approve=approve, user_id="local:olga")
     assert await fleet.wake(accepted.session_id) == "completed"
     return await answer_to(fleet, accepted.message_id)
 
@@ -108,7 +108,7 @@ async def test_somebody_who_loses_the_role_before_it_is_approved_has_lost_it(fle
     accepted = await fleet.send("make one", sender_id="gus")
     assert await fleet.answer_wakes() == ["parked"]
     [approval] = await fleet.rows(Approval)
-    await decide(fleet.db, approval.id, approve=True, decided_by="local:olga")
+    await decide(fleet.db, approval.id, approve=True, user_id="local:olga")
     await fleet.execute(delete(UserRole).where(UserRole.user_id == "local:gus"))
     assert await fleet.wake(accepted.session_id) == "completed"
     assert "is for admins of this agent" in await answer_to(fleet, accepted.message_id)

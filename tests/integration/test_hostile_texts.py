@@ -20,7 +20,7 @@ from tests.support.fleet import Fleet
     ids=["channel type", "sender name", "not a number", "date"],
 )
 async def test_what_was_checked_can_be_stored(fields: dict[str, Any], fleet: Fleet) -> None:
-    from workers.intake.ingest import RefusedError
+    from workers.refusals import RefusedError
 
     await fleet.add_group()
     try:

@@ -11,7 +11,9 @@ from models.database import Database
 from models.errors import DatabaseDownError
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from workers.intake.ingest import RefusedError, accept, parse_incoming
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import accept
+from workers.refusals import RefusedError
 
 
 @pytest.mark.spec("M1", "G1")

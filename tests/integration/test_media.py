@@ -23,8 +23,8 @@ from tests.support.model_api import ModelApi, refuse, reply, rule, script
 from tests.support.static_web import StaticWeb
 from tests.support.telegram_api import PERSON, TOKEN, TelegramApi
 from workers import media
-from workers.intake.ingest import RefusedError
 from workers.media import _name
+from workers.refusals import RefusedError
 
 
 def png(width: int = 2, height: int = 2) -> bytes:

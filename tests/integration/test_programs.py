@@ -90,7 +90,7 @@ async def test_a_question_puts_it_away_and_the_answer_is_what_it_goes_on_with(wo
 
 async def approve(fleet: Fleet, *, yes: bool = True) -> Any:
     approval = (await fleet.rows(Approval, Approval.created_at))[-1]
-    decided = await decide(fleet.db, approval.id, approve=yes, decided_by="boss")
+    decided = await decide(fleet.db, approval.id, approve=yes)
     for session_id, provider in decided.wakes:
         fleet.bells.wake(session_id, provider or "diarist")
     return approval
@@ -109,7 +109,7 @@ async def test_a_risky_command_waits_for_approval_of_exactly_that_once(worker: t
     assert approval.summary == "demo wants to run git push origin main"
     assert await fleet.answer_wakes() == ["completed"]
     [said] = await answers(fleet)
-    assert "- Shell (git push origin main): boss approved it. Do it now" in said
+    assert "- Shell (git push origin main): cli approved it. Do it now" in said
     assert diarist.done == ["ls"], "the diarist only does what its prompt says"
 
 
@@ -134,7 +134,7 @@ async def test_what_was_denied_stays_denied(worker: tuple[Fleet, Diarist]) -> No
     assert await fleet.answer_wakes() == ["parked"]
     await approve(fleet, yes=False)
     assert await fleet.answer_wakes() == ["completed"]
-    assert "boss said no. Do not get around it." in (await answers(fleet))[0]
+    assert "cli said no. Do not get around it." in (await answers(fleet))[0]
     [step] = await fleet.rows(Step)
     assert step.status == "failed"
     assert diarist.done == []

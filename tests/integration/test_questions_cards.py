@@ -11,8 +11,9 @@ from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.cards import Launcher, Platform, appoint, cards_of, press, ring
 from tests.support.fleet import Fleet
-from workers.consent.cards import Pressed, answer_by_text
+from workers.consent.cards import answer_by_text
 from workers.consent.questions import give_answer
+from workers.house import Done
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"])
 ASKING = """
@@ -83,7 +84,7 @@ async def test_of_two_answers_at_once_the_first_counts(fleet: Fleet) -> None:
 async def test_who_may_answer(fleet: Fleet) -> None:
     _, card = await ask(fleet)
     stranger = await press(fleet, card, "eve")
-    assert stranger == Pressed("you may not answer this: it is for the people this agent knows")
+    assert stranger == Done("you may not answer this: it is for the people this agent knows")
     [question] = await fleet.rows(PendingQuestion)
     assert question.status == "pending"
     assert (await press(fleet, card, "sam")).text.startswith("Thank you"), "the one who is being answered"
@@ -149,7 +150,7 @@ async def test_an_answer_in_words_closes_the_card_as_well(fleet: Fleet, platform
 async def test_numbers_and_labels_answer_in_the_thread_of_the_card(fleet: Fleet) -> None:
     question, _ = await ask(fleet)
 
-    async def say(text: str, user: str = "fake:mia", thread: str | None = "t1") -> Pressed | None:
+    async def say(text: str, user: str = "fake:mia", thread: str | None = "t1") -> Done | None:
         place = {"channel_type": "fake", "platform_id": "room", "thread_id": thread}
         return await fleet.db.transact(lambda conn: answer_by_text(conn, **place, user_id=user, text=text))  # type: ignore[arg-type]
 

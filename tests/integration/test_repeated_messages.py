@@ -16,10 +16,11 @@ from tests.integration.test_listening import until
 from tests.support.cards import SCRIPT, Launcher, Platform, press
 from tests.support.fleet import Fleet
 from tests.support.outside import hear, make, reach, wire
+from workers.consent import strangers
 from workers.consent.requests import code_of, put_request
-from workers.intake import reception, strangers, switchboard
-from workers.intake.front_desk import has_said
-from workers.intake.strangers import let_in
+from workers.consent.strangers import let_in
+from workers.front_desk import has_said
+from workers.intake import reception, switchboard
 
 SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 POSTGRESQL = pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)

@@ -11,7 +11,7 @@ from models.base import Base
 from tests.integration.test_commands import Cli, cli
 from tests.support.fleet import Fleet
 from tests.support.outside import ROOM, hear, make, wire
-from workers.intake.ingest import RefusedError
+from workers.refusals import RefusedError
 
 __all__ = ["cli"]
 

@@ -27,7 +27,7 @@ from models.base import new_id, now
 from models.database import database_clock, database_url
 from models.errors import DatabaseDownError, SchemaError
 from tests.support.fleet import Fleet
-from workers.intake.access import Standing, standing_of
+from workers.access import Standing, standing_of
 
 
 @pytest.mark.spec("D4")

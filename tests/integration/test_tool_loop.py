@@ -21,8 +21,8 @@ from workers.bells import CeleryBells
 from workers.consent.questions import give_answer
 from workers.ending import Ended, Ending
 from workers.events import redis_client
-from workers.intake.ingest import RefusedError
 from workers.nudges import Nudges
+from workers.refusals import RefusedError
 
 ONE_TOOL = script(rule("time", reply("Let me look.", Call("clock", {"timezone": "UTC"})), "It is {result}."))
 

@@ -20,11 +20,11 @@ from models.cards import Card, token
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.outside import hear, make, said_to, wire
+from workers.access import NEEDED, Act, Standing
 from workers.consent import cards
 from workers.consent.approvals import decide
 from workers.consent.requests import hash_of
-from workers.intake.access import NEEDED, Act, Standing
-from workers.intake.ingest import RefusedError
+from workers.refusals import RefusedError
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "access.md"
 # The columns of the table, and what somebody in each of them is to the agent.

@@ -16,7 +16,7 @@ from tests.support.fleet import Fleet
 from workers.consent.approvals import decide
 from workers.consent.cards import NOT_OURS
 from workers.consent.requests import hash_of
-from workers.intake.ingest import RefusedError
+from workers.refusals import RefusedError
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"])
 

@@ -15,7 +15,7 @@ from models.base import new_id
 from models.groups import ensure_messaging_group
 from tests.support.fleet import Fleet
 from workers.consent import cards
-from workers.consent.cards import Pressed
+from workers.house import Done
 
 APPROVE, DENY = 1, 2
 SCRIPT = "- play: [{tool: launch, with: {what: prod}}, {answer: 'so: {result}'}]"
@@ -101,14 +101,14 @@ async def cards_of(fleet: Fleet, subject_id: str) -> list[Any]:
     return [row for row in await fleet.rows(Card, Card.platform_id) if row.subject_id == subject_id]
 
 
-async def press(fleet: Fleet, card: Any, sender: str, number: int = APPROVE, **changes: str) -> Pressed:
+async def press(fleet: Fleet, card: Any, sender: str, number: int = APPROVE, **changes: str) -> Done:
     """Pressed where the card lies, unless `changes` say otherwise."""
     channel = changes.pop("channel_type", card.channel_type)
     given = {"token": f"{card.id}:{number}", "platform_id": card.platform_id, "sender_id": sender} | changes
     return await cards.press(fleet.db, channel, ButtonPress(**given))
 
 
-def ring(fleet: Fleet, pressed: Pressed) -> None:
+def ring(fleet: Fleet, pressed: Done) -> None:
     for session_id, provider in pressed.wakes:
         fleet.bells.wake(session_id, provider or "scripted")
     fleet.bells.deliveries += pressed.deliveries

@@ -12,7 +12,8 @@ from models import AgentGroup, Event, MessageIn, MessageOut, Session, Turn
 from models.base import Base, new_id
 from scheduler.sweep import Found, sweep
 from workers import delivery, turn
-from workers.intake.ingest import Accepted, accept, parse_incoming
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import Accepted, accept
 from workers.runtime import Node, Runtime
 from workers.settings import Settings
 

@@ -24,7 +24,7 @@ from models.base import new_id
 from models.groups import MessagingGroup, Wiring
 from tests.support.fleet import Fleet
 from workers.events import redis_client
-from workers.intake.doors import House
+from workers.house import House
 
 SECRET = "a secret of the CRM"
 
@@ -40,7 +40,7 @@ def registry_with(home: Path, *, webhook_url: str | None = None, agent: str | No
     channels: dict[str, Channel] = {
         "fake": FakeChannel(),
         "local": LocalChannel(home),
-        "platform": Platform(),
+        "platform": Platform(receives=True),
         "web": WebChannel(home),
         "webhook": WebhookChannel({"crm": endpoint}),
     }

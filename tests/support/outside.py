@@ -8,7 +8,9 @@ from models.base import new_id
 from models.groups import Wiring, ensure_messaging_group, set_place
 from models.people import grant, remember_dm, remember_user
 from tests.support.fleet import Fleet
-from workers.intake.ingest import Accepted, RefusedError, accept, parse_incoming
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import Accepted, accept
+from workers.refusals import RefusedError
 
 CHANNEL = "fake"
 ROOM = "room"

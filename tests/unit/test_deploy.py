@@ -15,7 +15,7 @@ from adapters.providers.script import Act
 from adapters.registry import Registry
 from models.base import Base
 from workers.app import make_app
-from workers.intake.ingest import Incoming
+from workers.intake.incoming import Incoming
 from workers.settings import Settings
 from workers.takeover import Wish
 

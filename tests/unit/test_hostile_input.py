@@ -15,8 +15,9 @@ from adapters.errors import SignatureError
 from models.database import database_url
 from models.errors import DatabaseUrlError
 from workers.formatting import format_prompt
-from workers.intake.ingest import RefusedError, parse_incoming
+from workers.intake.incoming import parse_incoming
 from workers.intake.routing import Heard, choose
+from workers.refusals import RefusedError
 from workers.settings import load_settings, require_broker
 
 # --- workers/intake/ingest.py: parse_incoming must refuse, not crash

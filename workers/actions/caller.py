@@ -6,8 +6,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.policy import Policy
 from adapters.registry import Registry
+from workers.access import Standing, standing_of, user_id_of
 from workers.agents import hops_of
-from workers.intake.access import Standing, standing_of, user_id_of
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
 

@@ -10,8 +10,8 @@ from adapters.errors import AdapterError, ToolError
 from models.base import new_id
 from models.groups import AgentGroup, Wiring, ensure_messaging_group, find_agent_group, wirings_of
 from models.upsert import insert_ignoring
+from workers.access import Act, may
 from workers.actions.caller import Caller, Performed
-from workers.intake.access import Act, may
 from workers.intake.patterns import find_fault
 from workers.system_prompt import GLOBAL_FOLDER, MAIN_FOLDER
 

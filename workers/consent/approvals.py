@@ -6,7 +6,7 @@ letter, is refused. `decide` is the one way to a decision, for cards, the comman
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,6 +16,9 @@ from adapters.events import ApprovalRequested
 from models.approvers import name_of
 from models.base import AnyRow, storable_json
 from models.consent import (
+    ACCESS,
+    BUDGET,
+    TOOL,
     Approval,
     decide_approval,
     expire_approval,
@@ -26,19 +29,17 @@ from models.consent import (
 from models.database import Database
 from models.quoting import quoted
 from models.sessions import end_rest, find_session
+from workers.access import Act, may
 from workers.actions.caller import Caller
 from workers.bells import Bells
-from workers.budget import CATEGORY as BUDGET
 from workers.budget import decide_raise
 from workers.consent.approvers import is_public, resolve_approvers
 from workers.consent.requests import Place, Request, hash_of, put_request
-from workers.intake.access import Act, may
-from workers.intake.refusals import RefusedError
-from workers.intake.strangers import CATEGORY as ACCESS
-from workers.intake.strangers import decide_access, stop_while_deciding
+from workers.consent.strangers import decide_access, stop_while_deciding
+from workers.house import Done
 from workers.journal import Journal
+from workers.refusals import RefusedError
 
-CATEGORY: Final = "tool"
 SUMMARY_LIMIT: Final = 300
 OPERATOR: Final = "cli"
 _ACTS: Final = {BUDGET: Act.RAISE_BUDGET, ACCESS: Act.ADMIT}
@@ -113,7 +114,7 @@ class Consent:
 
     async def _ask(self, step_id: str, tool: str, payload: dict[str, Any], wish: Wish | None) -> None:
         words = ", ".join(f"{key}={value}" for key, value in payload["arguments"].items())
-        wish = wish or Wish(CATEGORY, f"{tool}({words})", "high")
+        wish = wish or Wish(TOOL, f"{tool}({words})", "high")
         # In one line: an agent's text must not look like something else we say.
         summary = " ".join(f"{self._caller.turn.folder} wants {wish.summary}".split())
         summary = summary if len(summary) <= SUMMARY_LIMIT else f"{summary[: SUMMARY_LIMIT - 1]}…"
@@ -145,15 +146,6 @@ class Consent:
             self._bells.deliver(message_out_id)
 
 
-@dataclass
-class Decided:
-    """What a decision did, in words, and what to ring for after the commit."""
-
-    text: str
-    wakes: list[tuple[str, str | None]] = field(default_factory=list)  # session, provider (None: the default one)
-    deliveries: list[str] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class Decision:
     """A yes or no. `user_id`: who says it, by the identity a platform or a token vouches for; None: the operator at the
@@ -162,14 +154,13 @@ class Decision:
 
     approve: bool
     user_id: str | None = None
-    decided_by: str | None = None
     shown: str | None = None
     usd: float | None = None
 
     @property
     def by(self) -> str:
         """As it is kept."""
-        return (self.decided_by or self.user_id or OPERATOR)[:255]
+        return (self.user_id or OPERATOR)[:255]
 
 
 async def decide(
@@ -178,21 +169,20 @@ async def decide(
     *,
     approve: bool,
     user_id: str | None = None,
-    decided_by: str | None = None,
     shown: str | None = None,
     usd: float | None = None,
-) -> Decided:
+) -> Done:
     """Say yes or no. Once; RefusedError says why it cannot be decided, or not by this person: they must have the
     standing for it now, whatever it was when they were asked."""
-    decision = Decision(approve, user_id, decided_by, shown, usd)
+    decision = Decision(approve, user_id, shown, usd)
 
-    async def work(conn: AsyncConnection) -> Decided:
+    async def work(conn: AsyncConnection) -> Done:
         return await decide_within(conn, approval_id, decision)
 
     return await db.transact(work)
 
 
-async def decide_within(conn: AsyncConnection, approval_id: str, decision: Decision) -> Decided:
+async def decide_within(conn: AsyncConnection, approval_id: str, decision: Decision) -> Done:
     """The same in a transaction of the caller's, which is to be rolled back if this raises."""
     await stop_while_deciding(conn, approval_id)
     await lock_session_of(conn, Approval, approval_id)
@@ -203,8 +193,7 @@ async def decide_within(conn: AsyncConnection, approval_id: str, decision: Decis
     if approval.status != "pending" or approval.expires_at <= approval.at:
         raise RefusedError(await _too_late(conn, approval))
     if approval.category == ACCESS:
-        admitted = await decide_access(conn, approval_id, decision.approve, decision.by)
-        return Decided(admitted.text, admitted.wakes, admitted.deliveries)
+        return await decide_access(conn, approval_id, decision.approve, decision.by)
     closed = await decide_approval(conn, approval_id, "approved" if decision.approve else "denied", decision.by)
     if closed is None:  # its time has run out just now
         raise RefusedError("it is already expired")
@@ -243,15 +232,15 @@ async def _too_late(conn: AsyncConnection, approval: AnyRow) -> str:
     return f"it is already {word} by {await name_of(conn, approval.decided_by)}"
 
 
-async def _raise_budget(conn: AsyncConnection, approval: AnyRow, decision: Decision) -> Decided:
+async def _raise_budget(conn: AsyncConnection, approval: AnyRow, decision: Decision) -> Done:
     said, wakes = await decide_raise(conn, approval, approve=decision.approve, usd=decision.usd)
-    return Decided(said, wakes)
+    return Done(said, wakes)
 
 
-async def _let_go_on(conn: AsyncConnection, approval: AnyRow, decision: Decision) -> Decided:
+async def _let_go_on(conn: AsyncConnection, approval: AnyRow, decision: Decision) -> Done:
     """The turn goes on: its next attempt uses the approval up, or hears the no."""
     await end_rest(conn, approval.session_id)
     session = await find_session(conn, approval.session_id)
     assert session is not None
     said = f"{'approved, once' if decision.approve else 'denied'}: {quoted(approval.summary)}"
-    return Decided(said, [(session.id, session.provider or session.group_provider)])
+    return Done(said, [(session.id, session.provider or session.group_provider)])

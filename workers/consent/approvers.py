@@ -35,15 +35,6 @@ class Approver:
     platform_id: str
 
 
-async def cached_approvers(conn: AsyncConnection, agent_group_id: str, prefer: str | None) -> list[Approver]:
-    """Those whose chats are known; for whoever is in a transaction, where no platform may be asked. `prefer`: the
-    platform the request came from."""
-    for tier in await deciders(conn, agent_group_id):
-        if chosen := _preferred(_known(tier), prefer):
-            return chosen
-    return []
-
-
 async def resolve_approvers(
     db: Database, registry: Registry, agent_group_id: str, prefer: str | None, without: Collection[str] = ()
 ) -> list[Approver]:

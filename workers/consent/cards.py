@@ -4,7 +4,7 @@ A press is somebody's word that the platform vouches for, and nothing more: the 
 pressed, and whether that person may choose is looked up now. What is not ours is refused without saying why."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import select
@@ -18,12 +18,13 @@ from models.database import Database
 from models.people import remember_user
 from models.quoting import quoted
 from models.sessions import Session
+from workers.access import user_id_of
 from workers.consent.approvals import Decision, decide_within, may_decide
 from workers.consent.questions import choose, may_answer
 from workers.consent.requests import APPROVE, code_of
-from workers.intake.access import user_id_of
-from workers.intake.front_desk import key_of
-from workers.intake.refusals import RefusedError
+from workers.front_desk import key_of
+from workers.house import Done
+from workers.refusals import RefusedError
 
 NOT_OURS: Final = "This button does nothing here."
 # An option's label and the code, with something to spare: what is longer is no short answer.
@@ -32,38 +33,28 @@ _TOKEN: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([1-9
 _WITH_CODE: Final = re.compile(r"(.+?)\s+([0-9a-f]{8})", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Said:
-    """A press that is a message to the agent whose card it was. `agent_group_id` None: the wirings of the place decide,
-    since the conversation is not named by the place alone."""
+@dataclass(kw_only=True)
+class Said(Done):
+    """A press that is a message to the agent whose card it was: the door takes it in like any other of that person's.
+    `agent_group_id` None: the wirings of the place decide, since the conversation is not named by the place alone."""
 
     message: InboundMessage
     agent_group_id: str | None
 
 
-@dataclass
-class Pressed:
-    """What whoever pressed is told, and what to ring for after the commit. `said`: the door takes it in like any other
-    message of that person's."""
-
-    text: str
-    wakes: list[tuple[str, str | None]] = field(default_factory=list)  # session, provider (None: the default one)
-    deliveries: list[str] = field(default_factory=list)
-    said: Said | None = None
-
-
-async def press(db: Database, channel_type: str, pressed: ButtonPress) -> Pressed:
-    """Do what a button says, if it is one of ours, in its own place, in time, and pressed by somebody who may."""
+async def press(db: Database, channel_type: str, pressed: ButtonPress) -> Done:
+    """Do what a button says, if it is one of ours, in its own place, in time, and pressed by somebody who may; returns
+    what they are told."""
     found = _TOKEN.fullmatch(pressed.token)
     user_id = user_id_of(channel_type, pressed.sender_id)
     if found is None or not pressed.sender_id or storable(user_id) != user_id:
-        return Pressed(NOT_OURS)
+        return Done(NOT_OURS)
 
-    async def work(conn: AsyncConnection) -> Pressed:
+    async def work(conn: AsyncConnection) -> Done:
         card = await find_card(conn, found[1])
         here = (channel_type, pressed.platform_id)
         if card is None or (card.channel_type, card.platform_id) != here or int(found[2]) > len(card.options):
-            return Pressed(NOT_OURS)
+            return Done(NOT_OURS)
         if card.kind == "card":
             return await _say(conn, card, int(found[2]), pressed, user_id)
         return await _choose(conn, card, card.options[int(found[2]) - 1], user_id, pressed.sender_name)
@@ -71,25 +62,22 @@ async def press(db: Database, channel_type: str, pressed: ButtonPress) -> Presse
     try:
         return await db.transact(work)
     except RefusedError as error:
-        return Pressed(str(error))
+        return Done(str(error))
 
 
-async def _choose(
-    conn: AsyncConnection, card: AnyRow, option: dict[str, Any], user_id: str, name: str | None
-) -> Pressed:
+async def _choose(conn: AsyncConnection, card: AnyRow, option: dict[str, Any], user_id: str, name: str | None) -> Done:
     """RefusedError: they may not, or it is too late."""
     if card.kind == "approval":
         decision = Decision(option["value"] == APPROVE, user_id, shown=card.payload_hash)
-        decided = await decide_within(conn, card.subject_id, decision)
-        return Pressed(decided.text, decided.wakes, decided.deliveries)
+        return await decide_within(conn, card.subject_id, decision)
     if name is not None:
         await remember_user(conn, user_id, card.channel_type, storable(name)[:200])
     answered = await choose(conn, card.subject_id, str(option["value"]), user_id)
-    wakes = [(answered.session_id, answered.provider)]
-    return Pressed(f"Thank you: {quoted(option['label'])}", wakes, answered.deliveries)
+    wake = (answered.session_id, answered.provider)
+    return Done(f"Thank you: {quoted(option['label'])}", [wake], answered.deliveries)
 
 
-async def _say(conn: AsyncConnection, card: AnyRow, number: int, pressed: ButtonPress, user_id: str) -> Pressed:
+async def _say(conn: AsyncConnection, card: AnyRow, number: int, pressed: ButtonPress, user_id: str) -> Said:
     """What the agent offers is said by whoever presses it, once by each."""
     option = card.options[number - 1]
     session = (await conn.execute(select(Session.__table__).where(Session.id == card.session_id))).one()
@@ -103,7 +91,8 @@ async def _say(conn: AsyncConnection, card: AnyRow, number: int, pressed: Button
         is_mention=True,
     )
     is_named = session.thread_id == (card.thread_id or "")
-    return Pressed(option["label"], said=Said(message, session.agent_group_id if is_named else None))
+    agent_group_id = session.agent_group_id if is_named else None
+    return Said(option["label"], message=message, agent_group_id=agent_group_id)
 
 
 # --- By words ----------------------------------------------------------------------------------------------------
@@ -111,7 +100,7 @@ async def _say(conn: AsyncConnection, card: AnyRow, number: int, pressed: Button
 
 async def answer_by_text(
     conn: AsyncConnection, *, channel_type: str, platform_id: str, thread_id: str | None, user_id: str, text: str
-) -> Pressed | None:
+) -> Done | None:
     """The same by words, where there are no buttons: an option's number or label with the code of what it answers. To
     the only open question of a place the code may be left out; to an approval never: an agent that says "1 or 2?" there
     must not turn the answer into somebody's yes. None: the text answers no card of this place.
@@ -133,21 +122,21 @@ async def answer_by_text(
         return await _answer(conn, asked[0], said, user_id)
     if asked:
         codes = ", ".join(code_of(card.subject_id) for card in asked)
-        return Pressed(f"Several things wait for an answer here. Add the code of one: {codes}")
+        return Done(f"Several things wait for an answer here. Add the code of one: {codes}")
     if mine and not _is_number(said):
         codes = ", ".join(f"`{said.lower()} {code_of(card.subject_id)}`" for card in mine)
-        return Pressed(f"Nothing was decided: an approval needs its code as well. Write {codes}")
+        return Done(f"Nothing was decided: an approval needs its code as well. Write {codes}")
     return None
 
 
-async def _answer(conn: AsyncConnection, card: AnyRow, said: str, user_id: str) -> Pressed:
+async def _answer(conn: AsyncConnection, card: AnyRow, said: str, user_id: str) -> Done:
     option = _chosen(card, said)
     assert option is not None
     try:
         async with conn.begin_nested():  # what is refused half-way leaves nothing behind
             return await _choose(conn, card, option, user_id, None)
     except RefusedError as error:
-        return Pressed(str(error))
+        return Done(str(error))
 
 
 def _is_number(said: str) -> bool:

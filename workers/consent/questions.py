@@ -18,17 +18,16 @@ from models.inbox import MessageIn
 from models.outbox import MessageOut
 from models.sessions import end_rest, find_session
 from models.upsert import insert_ignoring
-from workers.intake.access import Act, may, user_id_of
-from workers.intake.refusals import RefusedError
+from workers.access import Act, may, user_id_of
+from workers.refusals import RefusedError
 
 
 @dataclass(frozen=True)
 class Answered:
-    """What to ring for. `provider` None: the default one. `answer`: what the agent is told."""
+    """What to ring for. `provider` None: the default one."""
 
     session_id: str
     provider: str | None
-    answer: str = ""
     deliveries: list[str] = field(default_factory=list)
 
 
@@ -96,7 +95,7 @@ async def answer_within(conn: AsyncConnection, question: AnyRow, value: str, ans
         raise RefusedError(f"too late: {late}")
     session = await find_session(conn, question.session_id)
     assert session is not None
-    return Answered(session.id, session.provider or session.group_provider, value, closed.deliveries)
+    return Answered(session.id, session.provider or session.group_provider, closed.deliveries)
 
 
 async def may_answer(conn: AsyncConnection, question: AnyRow, user_id: str) -> bool:

@@ -16,12 +16,11 @@ from models.approvers import name_and_id
 from models.base import AnyRow, new_id
 from models.cards import put_card, token
 from models.consent import find_approval, put_approval
-from models.outbox import MessageOut
+from models.outbox import MessageOut, notice
 from models.quoting import fenced_json, named, quoted
 from models.sessions import take_numbers
 from models.upsert import insert_ignoring
 from workers.consent.approvers import Approver
-from workers.notices import notice
 
 APPROVE: Final = "approve"
 # What the place a request came from is told, if the card cannot be put there either.
@@ -149,6 +148,10 @@ async def post(conn: AsyncConnection, approval: AnyRow, letters: Sequence[Letter
     for letter in letters:
         seq += 1
         place = letter.place
+        card_id = new_id()
+        content = letter.content
+        if letter.is_card:
+            content = content | {"buttons": _buttons(card_id), "answer_code": code_of(approval.id)}
         row = notice(
             session_id=approval.session_id,
             seq=seq,
@@ -156,12 +159,8 @@ async def post(conn: AsyncConnection, approval: AnyRow, letters: Sequence[Letter
             channel_type=place.channel_type,
             platform_id=place.platform_id,
             thread_id=place.thread_id,
-            text="",
+            content=content,
         )
-        card_id = new_id()
-        row["content"] = letter.content
-        if letter.is_card:
-            row["content"] = letter.content | {"buttons": _buttons(card_id), "answer_code": code_of(approval.id)}
         if not await insert_ignoring(conn, MessageOut, **row):
             continue
         deliveries.append(str(row["id"]))

@@ -17,8 +17,8 @@ from models.quoting import quoted
 from models.sessions import find_session
 from workers.consent.approvers import Approver, is_public, resolve_approvers
 from workers.consent.requests import UNASKED, Letter, Place, code_of, place_key, post
-from workers.intake.doors import House
-from workers.intake.front_desk import key_of
+from workers.front_desk import key_of
+from workers.house import House, ring_for
 
 _HERE: Final = "I wait for an approval before I go on. Nobody who decides could be asked directly, so I ask here."
 _LOST: Final = ("failed", "unknown", "cancelled")
@@ -64,8 +64,7 @@ async def card_failed(house: House, row: AnyRow) -> None:
         letters = _cards(now_stands, left, row.content) or await _last_words(conn, now_stands, public, row.content)
         return await post(conn, now_stands.approval, letters)
 
-    for message_out_id in await house.db.transact(work):
-        house.bells.deliver(message_out_id)
+    ring_for(house, [], await house.db.transact(work))
 
 
 async def _card_of(conn: AsyncConnection, message_out_id: str) -> AnyRow | None:

@@ -1,4 +1,4 @@
-"""Sending what agents said."""
+"""Sending what agents said, and what the fleet itself has to say."""
 
 from workers.delivery.doubt import settle_doubtful
 from workers.delivery.sending import send

@@ -7,7 +7,7 @@ import hashlib
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from sqlalchemy import select
@@ -23,7 +23,8 @@ from models.invitations import (
     use_invitation,
 )
 from models.people import grant, remember_dm, remember_user
-from workers.intake.strangers import let_in
+from workers.consent.strangers import let_in
+from workers.house import Done
 
 # Crockford's: no I, L, O or U. Twelve of them are 60 bits.
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -69,18 +70,10 @@ class Visitor:
     is_direct: bool
 
 
-@dataclass(frozen=True)
-class Redeemed:
-    """What to answer, and what to wake after the commit: what they wrote before they were somebody."""
-
-    text: str
-    wakes: list[tuple[str, str | None]] = field(default_factory=list)
-    deliveries: list[str] = field(default_factory=list)
-
-
-async def redeem(conn: AsyncConnection, codes: Sequence[str], visitor: Visitor) -> Redeemed | None:
+async def redeem(conn: AsyncConnection, codes: Sequence[str], visitor: Visitor) -> Done | None:
     """The first of them counts; where others can read, all are burnt, whoever wrote them. None: nothing is answered,
-    because this person has guessed too often, or is nobody in particular."""
+    because this person has guessed too often, or is nobody in particular. What they wrote before they were somebody
+    goes on."""
     if not visitor.is_direct:
         await burn_invitations(conn, {_hash(code) for code in codes[:MAX_BURNT]}, "nobody: it was shown to others")
     if visitor.user_id is None:
@@ -90,17 +83,18 @@ async def redeem(conn: AsyncConnection, codes: Sequence[str], visitor: Visitor) 
         return None
     if not visitor.is_direct:
         await note_wrong_code(conn, visitor.user_id)
-        return Redeemed(_IN_PUBLIC)
+        return Done(_IN_PUBLIC)
     invitation = await use_invitation(conn, _hash(codes[0]), visitor.user_id)
     if invitation is None:
         await note_wrong_code(conn, visitor.user_id)
-        return Redeemed(_TOO_MANY if wrong + 1 == MAX_WRONG else WRONG)
+        return Done(_TOO_MANY if wrong + 1 == MAX_WRONG else WRONG)
     await remember_user(conn, visitor.user_id, visitor.channel_type, visitor.name)
     await grant(conn, visitor.user_id, invitation.role, invitation.agent_group_id, BY)
     place = await ensure_messaging_group(conn, visitor.channel_type, visitor.platform_id)
     await remember_dm(conn, visitor.user_id, visitor.channel_type, place)
     done = await let_in(conn, visitor.user_id, invitation.agent_group_id, BY)
-    return Redeemed(await _welcome(conn, invitation), done.wakes, done.deliveries)
+    done.text = await _welcome(conn, invitation)
+    return done
 
 
 async def _welcome(conn: AsyncConnection, invitation: AnyRow) -> str:

@@ -4,7 +4,7 @@ They are judged before the agent sees anything. What is not in a table here is o
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from sqlalchemy import func, select
@@ -20,9 +20,10 @@ from models.inbox import MessageIn, settle
 from models.sessions import evict, find_active_session, find_session, take_numbers
 from models.turns import open_turn, set_turn
 from models.upsert import insert_ignoring
+from workers.access import NEEDED, Act, Standing
 from workers.actions.sessions import begin_anew
 from workers.compaction import WISH
-from workers.intake.access import NEEDED, Act, Standing
+from workers.house import Done
 from workers.intake.routing import Route
 
 # Telegram adds the bot's name in groups.
@@ -63,17 +64,6 @@ class Command:
     text: str
 
 
-@dataclass(frozen=True)
-class Done:
-    """What the sender is told, and what to wake after the commit. `raw`: nothing was done here, the program is to get
-    the command as it is."""
-
-    text: str = ""
-    raw: bool = False
-    deliveries: list[str] = field(default_factory=list)
-    wakes: list[tuple[str, str | None]] = field(default_factory=list)
-
-
 def command_in(text: str, provider: str, config: Mapping[str, Any] | None) -> Command | None:
     """The command that a text is to an agent on this provider; None: it is ordinary text."""
     found = _COMMAND.match(text.strip())
@@ -98,12 +88,13 @@ def denial(command: Command, folder: str, standing: Standing) -> str:
 
 async def perform(
     conn: AsyncConnection, registry: Registry, command: Command, route: Route, agent: AnyRow, provider: str
-) -> Done:
-    """Do what a command says, for somebody who may. `agent`: folder, provider, config."""
+) -> Done | None:
+    """Do what a command says, for somebody who may. None: the program is to get it as it is. `agent`: folder, provider,
+    config."""
     if command.kind == "filtered":
         return Done(f"/{command.name} was not passed on: {FILTERED[command.name]}.")
     if command.kind == "raw":
-        return Done(raw=True)
+        return None
     session_id = await find_active_session(conn, route.agent_group_id, route.messaging_group_id, route.thread_id)
     match command.name:
         case "status":
@@ -114,7 +105,7 @@ async def perform(
             return await _compact(conn, registry, session_id, agent.folder, provider, route)
         case _:
             if provider in HAVE_REMOTE_CONTROL:
-                return Done(raw=True)
+                return None
             return Done(f"{agent.folder} runs on {provider}, which has no /remote-control.")
 
 
@@ -161,14 +152,14 @@ async def _clear(conn: AsyncConnection, session_id: str | None, folder: str) -> 
     given_up = " What it was at was given up." if turn is not None else ""
     wakes = [(anew.session_id, session.provider or session.group_provider)] if anew and anew.due and session else []
     said = f"{folder} begins anew: what was said before is not before it any more.{given_up}"
-    return Done(said, deliveries=closed, wakes=wakes)
+    return Done(said, wakes, closed)
 
 
 async def _compact(
     conn: AsyncConnection, registry: Registry, session_id: str | None, folder: str, provider: str, route: Route
-) -> Done:
+) -> Done | None:
     if provider in HAVE_COMPACT:
-        return Done(raw=True)
+        return None
     if not _is_model(registry, provider):
         return Done(f"{folder} runs on {provider}, which has no /compact. /clear lets it begin anew.")
     session = await find_session(conn, session_id) if session_id is not None else None

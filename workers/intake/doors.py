@@ -5,24 +5,22 @@ one does not stop its neighbours. What we cannot store, because the store is awa
 one that fails again and again is kept where people can see it, and passed."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal
 
 import structlog
 
 from adapters.channel_port import ButtonPress, Channel, InboundMessage, Received
 from adapters.errors import MalformedError
-from adapters.registry import Registry
-from models.database import Database
 from models.errors import StoreError
-from workers.bells import Bells
 from workers.consent import cards
-from workers.intake.front_desk import key_of
-from workers.intake.ingest import Accepted, accept, parse_incoming, record_rejection
-from workers.intake.refusals import RefusedError
-from workers.settings import Settings
+from workers.front_desk import key_of
+from workers.house import Done, House, ring_for
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import Accepted, accept
+from workers.intake.rejections import record_rejection
+from workers.refusals import RefusedError
 
 log = structlog.get_logger()
 
@@ -41,27 +39,10 @@ _FAILURES: Final[dict[str, int]] = {}
 Word = Literal["accepted", "duplicate", "handled", "refused", "filtered"]
 
 
-class House(Protocol):
-    """What a door needs of the process it is in."""
-
-    @property
-    def db(self) -> Database: ...
-
-    @property
-    def registry(self) -> Registry: ...
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def bells(self) -> Bells: ...
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What became of a message. `reason` says why it was refused."""
 
-    message: InboundMessage
     word: Word
     accepted: Accepted | None = None
     reason: str = ""
@@ -95,7 +76,7 @@ async def take_in(house: House, channel: Channel, received: Received) -> TakenIn
         except Exception as error:  # the others are to be heard first
             log.exception("door.not_foreseen", channel=channel.channel_type)
             if await _give_up(house, channel, message, error):
-                outcomes.append(Outcome(message, "refused", reason=_not_stored(error)))
+                outcomes.append(Outcome("refused", reason=_not_stored(error)))
             else:
                 bugs.append(error)
     told = [await _press(house, channel, press) for press in received.presses]
@@ -125,7 +106,7 @@ def _not_stored(error: Exception) -> str:
 async def _message(house: House, channel: Channel, message: InboundMessage, agent_group: str | None = None) -> Outcome:
     try:
         if not channel.accepts(message):
-            return Outcome(message, "filtered")
+            return Outcome("filtered")
         accepted = await _accept(house, channel, message, agent_group)
     except RefusedError as error:
         reason, kind = str(error), error.kind
@@ -136,14 +117,14 @@ async def _message(house: House, channel: Channel, message: InboundMessage, agen
     else:
         accepted.ring(house.bells)
         word: Word = "duplicate" if accepted.duplicate else "handled" if accepted.handled else "accepted"
-        return Outcome(message, word, accepted)
+        return Outcome(word, accepted)
     if kind == "chatter":  # what people say to each other is nobody's business
         log.debug("door.not_for_us", channel=channel.channel_type)
     else:
         log.info("door.refused", channel=channel.channel_type, reason=reason)
         rejection_id = _rejection_id(channel, message, kind)
         await record_rejection(house.db, rejection_id, channel.channel_type, reason, _facts(message))
-    return Outcome(message, "refused", reason=reason)
+    return Outcome("refused", reason=reason)
 
 
 async def _accept(house: House, channel: Channel, message: InboundMessage, agent_group: str | None) -> Accepted:
@@ -178,11 +159,11 @@ async def _press(house: House, channel: Channel, press: ButtonPress) -> str:
         raise
     except Exception:  # the other presses, and the messages beside it, are to be heard
         log.exception("door.press_not_foreseen", channel=channel.channel_type)
-        pressed = cards.Pressed(_WENT_WRONG)
+        pressed = Done(_WENT_WRONG)
     ring_for(house, pressed.wakes, pressed.deliveries)
     text = pressed.text
-    if pressed.said is not None:
-        text = await _said(house, channel, pressed.said) or text
+    if isinstance(pressed, cards.Said):
+        text = await _said(house, channel, pressed) or text
     telling = asyncio.create_task(_tell(channel, press, text))
     _TELLING.add(telling)
     telling.add_done_callback(_TELLING.discard)
@@ -198,14 +179,6 @@ async def _said(house: House, channel: Channel, said: cards.Said) -> str:
     except Exception:  # they are told, and can press again
         log.exception("door.press_not_foreseen", channel=channel.channel_type)
         return _WENT_WRONG
-
-
-def ring_for(house: House, wakes: Sequence[tuple[str, str | None]], deliveries: Sequence[str] = ()) -> None:
-    """After the commit. A wake's provider is None for the default one."""
-    for session_id, provider in wakes:
-        house.bells.wake(session_id, provider or house.settings.default_provider)
-    for message_out_id in deliveries:
-        house.bells.deliver(message_out_id)
 
 
 async def _tell(channel: Channel, press: ButtonPress, text: str) -> None:

@@ -9,18 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.registry import Registry
 from models.groups import find_agent_group
 from models.sessions import find_active_session
-from workers.intake import codes, commands, routing, strangers, switchboard
-from workers.intake.access import NEEDED, Act, Standing
-from workers.intake.reception import (
-    Visit,
-    command_of,
-    named_by_channel,
-    registered_rules,
-    registration_of,
-    standing_at,
-    would_be_asked_about,
-)
+from workers.access import NEEDED, Act, Standing
+from workers.consent import strangers
+from workers.intake import codes, commands, routing, switchboard
+from workers.intake.reception import command_of, would_be_asked_about
+from workers.intake.registering import named_by_channel, registered_rules, registration_of
 from workers.intake.switchboard import Found
+from workers.intake.visits import Visit, standing_at
 from workers.settings import Settings
 
 

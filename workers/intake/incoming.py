@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from scheduler.recurrence import check_timezone, next_after
-from workers.intake.refusals import RefusedError
+from workers.refusals import RefusedError
 
 MAX_CONTENT_BYTES: Final = 256 * 1024
 _PRINTABLE: Final = r"^[^\x00-\x1f]+$"

@@ -4,8 +4,6 @@ The same function behind every door (Celery producers, the command line, HTTP). 
 refuses with `RefusedError`, whose text is for whoever sent the message. Who comes from outside passes the reception
 first; the command line and producers are the operator's own."""
 
-import json
-import uuid
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -21,23 +19,21 @@ from models.consent import answer_question, chosen_value, open_question
 from models.database import Database
 from models.engagements import follow
 from models.errors import StoreError
-from models.fleet import reject
 from models.groups import agent_folders
 from models.inbox import MessageIn, heard_before
 from models.people import remember_user
 from models.sessions import Admission, admit, end_rest, ensure_session
 from models.upsert import insert_ignoring
+from workers.access import user_id_of
 from workers.bells import Bells
 from workers.consent.approvers import resolve_approvers
+from workers.consent.strangers import AskFirstError, wait_outside
 from workers.intake import switchboard
-from workers.intake.access import user_id_of
-from workers.intake.incoming import MAX_CONTENT_BYTES as MAX_CONTENT_BYTES
-from workers.intake.incoming import Incoming as Incoming
-from workers.intake.incoming import parse_incoming as parse_incoming
-from workers.intake.reception import AgainError, Handled, Passed, Turned, Visit, receive, visit_key
-from workers.intake.refusals import RefusedError as RefusedError
+from workers.intake.incoming import Incoming
+from workers.intake.reception import AgainError, Handled, Passed, Turned, receive
 from workers.intake.routing import Route
-from workers.intake.strangers import AskFirstError, wait_outside
+from workers.intake.visits import Visit, visit_key
+from workers.refusals import RefusedError
 from workers.settings import Settings
 
 log = structlog.get_logger()
@@ -151,9 +147,9 @@ async def _take(
             return _duplicate(known)
         received = await receive(conn, registry, settings, visit)
         if isinstance(received, Handled):
-            wakes = [(session, provider or settings.default_provider) for session, provider in received.wakes]
-            handled: dict[str, Any] = {"handled": received.what, "wakes": wakes, "deliveries": received.deliveries}
-            return Accepted(message_id=row_id, **handled)
+            done = received.done
+            wakes = [(session, provider or settings.default_provider) for session, provider in done.wakes]
+            return Accepted(message_id=row_id, handled=received.what, wakes=wakes, deliveries=done.deliveries)
         if isinstance(received, Turned):
             return received
         passed = received
@@ -302,19 +298,3 @@ async def _existing(conn: AsyncConnection, incoming: Incoming, row_id: str, agen
 
 def _duplicate(row: AnyRow) -> Accepted:
     return Accepted(message_id=row.id, session_id=row.session_id, seq=row.seq, duplicate=True)
-
-
-async def record_rejection(db: Database, task_id: str, source: str, reason: str, payload: dict[str, Any]) -> None:
-    """Keep what was refused where people can see it (`longshore dead --rejected`)."""
-    try:
-        kept = json.dumps(payload, default=repr)
-    except (ValueError, RecursionError):
-        kept = repr(type(payload))
-    stored = json.loads(kept) if len(kept) <= MAX_CONTENT_BYTES else {"cut": kept[:2000]}
-    stored = stored if isinstance(stored, dict) else {"unreadable": stored}
-    await db.transact(lambda conn: reject(conn, row_id_of(task_id), source, reason, stored))
-
-
-def row_id_of(task_id: str) -> str:
-    """A Celery task's id as a row's. Other clients make ids of any length; the same one gives the same row."""
-    return task_id if len(task_id) <= 36 and task_id.isprintable() else str(uuid.uuid5(uuid.NAMESPACE_OID, task_id))

@@ -15,7 +15,8 @@ from adapters.channel_port import Channel
 from adapters.errors import DeliveryError
 from models.errors import StoreError
 from models.listeners import claim_listener, release_listener, renew_listener, store_cursor
-from workers.intake.doors import House, take_in
+from workers.house import House
+from workers.intake.doors import take_in
 
 log = structlog.get_logger()
 

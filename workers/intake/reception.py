@@ -3,54 +3,29 @@ agent, a command, and whether its sender may speak to that agent. All in the tra
 
 Each message is dealt with once: what is answered here leaves a row under the message's own key."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Literal
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.channel_port import InboundMessage
 from adapters.registry import Registry
-from models.base import AnyRow
-from models.groups import Wiring, ensure_messaging_group, find_agent_group, set_place
 from models.sessions import find_active_session, find_session
-from models.upsert import insert_ignoring
-from workers.consent.approvers import Approver
+from workers.access import NEEDED, Act, Standing, standing_of
+from workers.consent import strangers
 from workers.consent.cards import answer_by_text
-from workers.intake import codes, commands, strangers, switchboard
-from workers.intake.access import NEEDED, Act, Standing, standing_of, user_id_of
-from workers.intake.front_desk import has_said, key_of, say
-from workers.intake.incoming import Incoming
-from workers.intake.refusals import RefusalKind
-from workers.intake.strangers import Stranger
+from workers.consent.strangers import Stranger
+from workers.front_desk import has_said, say
+from workers.house import Done
+from workers.intake import codes, commands, switchboard
+from workers.intake.registering import register, registration_of
 from workers.intake.switchboard import Found
+from workers.intake.visits import Visit, standing_at
+from workers.refusals import RefusalKind
 from workers.settings import Settings
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class Visit:
-    """A message from outside and how it came. `trusted`: it is from a service of the operator's own. `key`: the same
-    for every copy of the message. `deciders`: by agent, those who can be reached to decide about a stranger, where that
-    was found out."""
-
-    incoming: Incoming
-    is_direct: bool
-    trusted: bool
-    key: str
-    deciders: Mapping[str, Sequence[Approver]] = field(default_factory=dict)
-
-    @property
-    def typed(self) -> str:
-        """What the sender wrote themselves: the words on a button are the agent's, and command nothing."""
-        return "" if "card" in (self.incoming.content or {}) else self.incoming.words
-
-    @property
-    def user_id(self) -> str | None:
-        sender = self.incoming.sender_id
-        return None if sender is None else user_id_of(self.incoming.channel_type, sender)
 
 
 @dataclass(frozen=True)
@@ -68,8 +43,7 @@ class Handled:
     """It was no message for an agent, and is dealt with."""
 
     what: Literal["code", "command", "answer"]
-    deliveries: list[str] = field(default_factory=list)
-    wakes: list[tuple[str, str | None]] = field(default_factory=list)
+    done: Done
 
 
 @dataclass(frozen=True)
@@ -98,7 +72,7 @@ async def receive(
     found = await switchboard.find(conn, incoming, from_outside=True)
     if found.wired == 0 and incoming.agent_group is None:
         agent = await registration_of(conn, registry, visit)
-        found = await _register(conn, visit, agent) if agent is not None else found
+        found = await register(conn, visit, agent) if agent is not None else found
     if found.route is None or found.agent is None:
         return await _nobody(conn, visit, found)
     standing = await _standing(conn, visit, found)
@@ -107,10 +81,10 @@ async def receive(
     if command is not None:
         if standing < NEEDED[command.act]:
             denial = commands.denial(command, found.agent.folder, standing)
-            return Handled("command", await _say(conn, visit, denial))
+            return await _handled(conn, visit, "command", Done(denial))
         done = await commands.perform(conn, registry, command, found.route, found.agent, provider)
-        if not done.raw:
-            return Handled("command", [*done.deliveries, *await _say(conn, visit, done.text)], done.wakes)
+        if done is not None:
+            return await _handled(conn, visit, "command", done)
         raw = command.text
     if standing < NEEDED[Act.TALK] and found.policy != "public":
         return await _stranger(conn, visit, found)
@@ -143,12 +117,6 @@ async def _standing(conn: AsyncConnection, visit: Visit, found: Found) -> Standi
     return standing
 
 
-async def standing_at(conn: AsyncConnection, visit: Visit, agent_group_id: str) -> Standing:
-    """What the sender is to an agent. Services of the operator's own pass as members."""
-    standing = await standing_of(conn, visit.user_id, agent_group_id)
-    return max(standing, Standing.MEMBER) if visit.trusted else standing
-
-
 def would_be_asked_about(visit: Visit, found: Found) -> bool:
     """If they are a stranger. What would only be overheard is no reason to ask anybody."""
     waking = found.route is not None and found.route.wakes
@@ -161,65 +129,14 @@ async def _redeem(conn: AsyncConnection, visit: Visit, written: Sequence[str]) -
     place = (incoming.channel_type, incoming.platform_id)
     visitor = codes.Visitor(visit.user_id, incoming.sender_name, *place, visit.is_direct)
     redeemed = await codes.redeem(conn, written, visitor)
-    if redeemed is None:
-        return Handled("code")
-    return Handled("code", [*redeemed.deliveries, *await _say(conn, visit, redeemed.text)], redeemed.wakes)
+    return Handled("code", Done("")) if redeemed is None else await _handled(conn, visit, "code", redeemed)
 
 
 async def _answer_card(conn: AsyncConnection, visit: Visit, user_id: str) -> Handled | None:
     incoming = visit.incoming
     place = {"channel_type": incoming.channel_type, "platform_id": incoming.platform_id}
-    pressed = await answer_by_text(conn, **place, thread_id=incoming.thread_id, user_id=user_id, text=incoming.words)
-    if pressed is None:
-        return None
-    return Handled("answer", [*pressed.deliveries, *await _say(conn, visit, pressed.text or "Done.")], pressed.wakes)
-
-
-async def registration_of(conn: AsyncConnection, registry: Registry, visit: Visit) -> AnyRow | None:
-    """The agent that a place nobody has wired gets by the channel's rules. Strangers register nothing."""
-    folder = named_by_channel(registry, visit, known=True)
-    agent = await find_agent_group(conn, folder) if folder is not None else None
-    if agent is None:
-        if folder is not None:
-            log.warning("reception.no_such_agent", channel=visit.incoming.channel_type, agent=folder)
-        return None
-    # Whether they are known depends on the agent, and which agent it is only the channel knows.
-    known = await standing_at(conn, visit, agent.id) > Standing.STRANGER
-    return agent if named_by_channel(registry, visit, known=known) == folder else None
-
-
-def named_by_channel(registry: Registry, visit: Visit, *, known: bool) -> str | None:
-    """The agent of the channel's rules, by folder."""
-    incoming = visit.incoming
-    message = InboundMessage(
-        platform_id=incoming.platform_id,
-        platform_message_id=incoming.message_id or "",
-        content=incoming.stored_content(),
-        thread_id=incoming.thread_id,
-        sender_id=incoming.sender_id,
-        sender_name=incoming.sender_name,
-        kind=incoming.kind,
-        is_mention=incoming.is_mention,
-        is_direct=visit.is_direct,
-    )
-    return registry.channels.get(incoming.channel_type).registers(message, known=known)
-
-
-def registered_rules(visit: Visit) -> dict[str, Any]:
-    """In a group the agent answers when it is called, and follows the thread then."""
-    if visit.is_direct:
-        return {}
-    return {"trigger_rules": {"mentionOnly": True, "sticky": True}, "session_mode": "per-thread"}
-
-
-async def _register(conn: AsyncConnection, visit: Visit, agent: AnyRow) -> Found:
-    incoming = visit.incoming
-    place = await ensure_messaging_group(conn, incoming.channel_type, incoming.platform_id)
-    await set_place(conn, place, is_group=not visit.is_direct)
-    who = {"messaging_group_id": place, "agent_group_id": agent.id}
-    await insert_ignoring(conn, Wiring, **who, **registered_rules(visit))
-    log.info("reception.registered", channel=incoming.channel_type, place=incoming.platform_id, agent=agent.folder)
-    return await switchboard.find(conn, incoming, from_outside=True)
+    done = await answer_by_text(conn, **place, thread_id=incoming.thread_id, user_id=user_id, text=incoming.words)
+    return None if done is None else await _handled(conn, visit, "answer", done)
 
 
 async def _nobody(conn: AsyncConnection, visit: Visit, found: Found) -> Turned:
@@ -276,18 +193,17 @@ def _as_stranger(visit: Visit, found: Found | None = None) -> Stranger:
     return replace(stranger, agent_group_id=found.route.agent_group_id, folder=found.agent.folder)
 
 
-async def _say(conn: AsyncConnection, visit: Visit, text: str) -> list[str]:
+async def _handled(
+    conn: AsyncConnection, visit: Visit, what: Literal["code", "command", "answer"], done: Done
+) -> Handled:
     """Answer the message itself: what marks it as dealt with. One of whom nobody vouches that they wrote is told
     nothing: others would get it."""
     if visit.user_id is None and not visit.trusted:
-        return []
+        return Handled(what, done)
     incoming = visit.incoming
     place = {"channel_type": incoming.channel_type, "platform_id": incoming.platform_id}
-    said = await say(conn, **place, thread_id=incoming.thread_id, text=text, key=visit.key)
+    said = await say(conn, **place, thread_id=incoming.thread_id, text=done.text, key=visit.key)
     if said is None:
         raise AgainError
-    return [said]
-
-
-def visit_key(incoming: Incoming, row_id: str) -> str:
-    return key_of("heard", incoming.channel_type, incoming.platform_id, incoming.message_id or row_id)
+    done.deliveries.append(said)
+    return Handled(what, done)

@@ -54,7 +54,6 @@ class Considered:
     """What one wiring makes of a message. `beaten`: it would take it, but another is asked before."""
 
     folder: str
-    agent_group_id: str
     takes: Literal["answers", "overhears", "passes", "beaten"]
     reason: str
 
@@ -80,9 +79,7 @@ def choose(wirings: Sequence[WiringRow], heard: Heard) -> Decision:
     takers = [[one for one in weighed if one[1] == takes] for takes in ("answers", "overhears")]
     winner = next((found[0] for found in takers if found), None)
     considered = tuple(
-        Considered(
-            one[0].folder, one[0].agent_group_id, one[1] if one is winner or one[1] == "passes" else "beaten", one[2]
-        )
+        Considered(one[0].folder, one[1] if one is winner or one[1] == "passes" else "beaten", one[2])
         for one in weighed
     )
     return Decision(_route(heard, *winner) if winner is not None else None, considered)

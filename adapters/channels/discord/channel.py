@@ -33,6 +33,7 @@ from adapters.channels.variables import ADDRESS, FOLDER, KEY, variable
 from adapters.errors import ChannelError, DeliveryError, SignatureError
 from adapters.markup.discord import to_discord
 from adapters.markup.emoji import emoji_of
+from adapters.markup.layout import utf16_length
 
 API: Final = "https://discord.com/api/v10"
 MAX_TEXT: Final = 2000
@@ -97,14 +98,11 @@ class DiscordChannel(PlainChannel):
     def accepts(self, message: InboundMessage) -> bool:
         return not self._application or message.sender_id != self._application
 
-    def registers(self, message: InboundMessage, *, known: bool) -> str | None:
-        return self._agent or None if known and (message.is_direct or message.is_mention) else None
-
     # --- out ---
 
     def length(self, text: str) -> int:
         """In UTF-16 units: never fewer than Discord counts, whichever way it does."""
-        return len(to_discord(text).encode("utf-16-le", "surrogatepass")) // 2
+        return utf16_length(to_discord(text))
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
         path = f"/channels/{_place(message.destination)}/messages"

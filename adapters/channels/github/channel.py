@@ -24,6 +24,7 @@ from adapters.channel_port import (
 from adapters.channels.base import PlainChannel
 from adapters.channels.github.events import REPOSITORY, read_event
 from adapters.channels.http import PlatformHttp, Reply, retry_after_of
+from adapters.channels.signing import same
 from adapters.channels.variables import ADDRESS, FOLDER, KEY, SECRET, variable
 from adapters.errors import ChannelError, DeliveryError, SignatureError
 from adapters.markup.emoji import emoji_of
@@ -101,8 +102,7 @@ class GithubChannel(PlainChannel):
         if not given:
             raise SignatureError(f"the request has no {SIGNATURE} header: give the webhook the secret")
         expected = "sha256=" + hmac.new(self._secret.encode(), request.body, hashlib.sha256).hexdigest()
-        # As bytes: compare_digest refuses text that is not ASCII, and a hostile header may hold anything.
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
+        if not same(given, expected):
             raise SignatureError("the signature does not fit the body: the webhook has another secret")
 
     def receive(self, request: InboundRequest) -> Received:

@@ -25,6 +25,7 @@ from adapters.channels.slack.events import check_signature, read
 from adapters.channels.slack.messages import blocks_of, carries, emoji_name, metadata_of
 from adapters.channels.variables import ADDRESS, FOLDER, KEY, variable
 from adapters.errors import ChannelError, SignatureError
+from adapters.markup.layout import utf16_length
 from adapters.markup.slack import escape, to_mrkdwn
 
 DEFAULT_API: Final = "https://slack.com/api"
@@ -95,9 +96,6 @@ class SlackChannel(PlainChannel):
         sender = message.sender_id or ""
         return sender.startswith(("U", "W")) and sender not in ("USLACKBOT", self._bot_user)
 
-    def registers(self, message: InboundMessage, *, known: bool) -> str | None:
-        return (self._agent or None) if known and (message.is_direct or message.is_mention) else None
-
     async def fetch(self, reference: str, limit: int) -> bytes:
         return await self._api.download(reference, limit)
 
@@ -105,7 +103,7 @@ class SlackChannel(PlainChannel):
 
     def length(self, text: str) -> int:
         """In UTF-16 units, the larger of the ways to count characters: Slack does not say which is its own."""
-        return len(to_mrkdwn(text).encode("utf-16-le", "surrogatepass")) // 2
+        return utf16_length(to_mrkdwn(text))
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
         text = to_mrkdwn(str(message.content.get("text") or ""))

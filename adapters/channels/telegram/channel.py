@@ -3,7 +3,6 @@
 With LONGSHORE_TELEGRAM_SECRET, Telegram sends its updates to the gateway; without, they are asked for (`listen`). The
 token is a part of every address: no address is ever shown or stored."""
 
-import hmac
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
@@ -25,12 +24,14 @@ from adapters.channel_port import (
     Received,
 )
 from adapters.channels.base import PlainChannel
+from adapters.channels.signing import same
 from adapters.channels.telegram.api import VARIABLE, BotApi, keyboard, where, which
 from adapters.channels.telegram.updates import KINDS, Bot
 from adapters.channels.variables import ADDRESS, FOLDER, variable
 from adapters.errors import ChannelError, DeliveryError, MalformedError, SignatureError
 from adapters.markup.emoji import emoji_of
-from adapters.markup.telegram import Formatted, to_telegram, utf16_length
+from adapters.markup.layout import utf16_length
+from adapters.markup.telegram import Formatted, to_telegram
 
 log = structlog.get_logger()
 
@@ -90,9 +91,7 @@ class TelegramChannel(PlainChannel):
     def verify(self, request: InboundRequest) -> None:
         if not self._secret:
             raise SignatureError(f"{VARIABLE}_SECRET is not set: requests of Telegram cannot be told from others")
-        given = request.headers.get(SECRET_HEADER, "")
-        # As bytes: compare_digest refuses text that is not ASCII, and a hostile header may hold anything.
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._secret.encode()):
+        if not same(request.headers.get(SECRET_HEADER, ""), self._secret):
             raise SignatureError(f"the {SECRET_HEADER} header is not the secret_token of setWebhook")
 
     def receive(self, request: InboundRequest) -> Received:
@@ -101,9 +100,6 @@ class TelegramChannel(PlainChannel):
     def accepts(self, message: InboundMessage) -> bool:
         """Only people: of bots, channels and unnamed administrators no sender is read."""
         return message.sender_id is not None
-
-    def registers(self, message: InboundMessage, *, known: bool) -> str | None:
-        return self._agent or None if known and (message.is_direct or message.is_mention) else None
 
     def listens(self) -> str | None:
         return f"telegram:{self._bot.id}" if self._bot.id and not self._secret else None

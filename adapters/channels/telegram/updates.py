@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from adapters.channel_port import ButtonPress, InboundMessage, Received
 from adapters.errors import MalformedError
-from adapters.markup.telegram import utf16_length
+from adapters.markup.layout import utf16_length
 
 # The kinds of updates that are read; Telegram is asked for no others.
 KINDS: Final = ("message", "callback_query")

@@ -17,7 +17,7 @@ from adapters.channels.email.text import without_history
 from adapters.channels.email.writing import write_mail
 from adapters.errors import MalformedError
 from tests.support.mail_server import complaint_about
-from workers.intake.ingest import parse_incoming
+from workers.intake.incoming import parse_incoming
 
 ADA: Final = "ada@example.com"
 SETTINGS: Final = EmailSettings(address="agent@longshore.example", authserv="mx.own.example")

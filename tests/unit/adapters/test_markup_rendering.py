@@ -14,9 +14,10 @@ from adapters.channels.conformance import TEXT
 from adapters.markup.discord import to_discord
 from adapters.markup.document import MAX_CHARACTERS
 from adapters.markup.html import to_html
+from adapters.markup.layout import utf16_length
 from adapters.markup.plain import to_plain
 from adapters.markup.slack import to_mrkdwn
-from adapters.markup.telegram import to_telegram, utf16_length
+from adapters.markup.telegram import to_telegram
 from models.quoting import fenced_json, quoted, visible
 
 pytestmark = pytest.mark.spec("C3")

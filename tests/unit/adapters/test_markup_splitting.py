@@ -7,9 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from adapters.markup.document import MAX_BRACKETS, MAX_CHARACTERS
+from adapters.markup.layout import utf16_length
 from adapters.markup.slack import to_mrkdwn
 from adapters.markup.splitting import split
-from adapters.markup.telegram import to_telegram, utf16_length
+from adapters.markup.telegram import to_telegram
 from tests.unit.adapters.test_markup_rendering import MARKDOWN, PLAIN
 
 pytestmark = pytest.mark.spec("C3")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from workers.intake.ingest import MAX_CONTENT_BYTES, Incoming, RefusedError, parse_incoming
+from workers.intake.incoming import MAX_CONTENT_BYTES, Incoming, parse_incoming
+from workers.refusals import RefusedError
 
 TASK = {"kind": "task", "text": "water the plants", "process_after": "2026-01-31T09:00:00+01:00"}
 

@@ -5,7 +5,7 @@ A message that waits is a row like any other, only `paused`: nothing of it is lo
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Select, Update, func, select, update
@@ -13,18 +13,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, now, storable_json
 from models.cards import Card
-from models.consent import Approval, decide_approval, find_approval, lock_session_of
-from models.expiry import ACCESS, next_request
+from models.consent import ACCESS, Approval, decide_approval, find_approval, lock_session_of
+from models.expiry import next_request
 from models.inbox import MessageIn, waiting_of
 from models.people import grant, lock_user
 from models.quoting import quoted
 from models.sessions import Session, find_session, living_session, mark_if_due
 from workers.consent.approvers import Approver
 from workers.consent.requests import Letter, Place, Request, post, put_request, text_of
-from workers.intake.front_desk import key_of, say
-from workers.intake.refusals import RefusedError
+from workers.front_desk import key_of, say
+from workers.house import Done, Wake
+from workers.refusals import RefusedError
 
-CATEGORY: Final = ACCESS
 MAX_WAITING: Final = 20  # messages of one stranger to one agent
 MAX_REQUESTS: Final = 50  # strangers who wait for one agent
 REQUEST_SECONDS: Final = 7 * 86_400.0
@@ -44,15 +44,6 @@ class Stranger:
     is_direct: bool
     agent_group_id: str = ""
     folder: str = ""
-
-
-@dataclass
-class Decided:
-    """What a decision did, in words, and what to ring for after the commit (a wake's provider None: the default)."""
-
-    text: str
-    wakes: list[tuple[str, str | None]] = field(default_factory=list)
-    deliveries: list[str] = field(default_factory=list)
 
 
 class AskFirstError(Exception):
@@ -84,14 +75,14 @@ async def stop_at_the_door(conn: AsyncConnection, stranger: Stranger) -> None:
 async def stop_while_deciding(conn: AsyncConnection, approval_id: str) -> None:
     """The same for whoever decides, if that is about a stranger."""
     approval = await find_approval(conn, approval_id)
-    if approval is not None and approval.category == CATEGORY:
+    if approval is not None and approval.category == ACCESS:
         await lock_user(conn, approval.payload["user"], approval.payload["channel"], approval.payload["name"])
 
 
 async def request_of(conn: AsyncConnection, user_id: str, agent_group_id: str) -> tuple[str, AnyRow | None]:
     """The id of the request to let somebody in that counts now, and the request if it was made. One that nobody decided
     in time, and one that was granted and taken back, are followed by another."""
-    request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([CATEGORY, user_id, agent_group_id])))
+    request_id = str(uuid.uuid5(uuid.NAMESPACE_OID, json.dumps([ACCESS, user_id, agent_group_id])))
     while True:
         known = await find_approval(conn, request_id)
         if known is None or known.status == "denied" or (known.status == "pending" and known.expires_at > known.at):
@@ -147,7 +138,7 @@ def _request(request_id: str, stranger: Stranger, session_id: str, text: str) ->
     return Request(
         approval_id=request_id,
         session_id=session_id,
-        category=CATEGORY,
+        category=ACCESS,
         summary=f"{stranger.user_id}{called} wants to talk to {stranger.folder}",
         risk="medium",
         # As it is stored: what the database cannot hold must not make it another payload.
@@ -164,7 +155,7 @@ async def _ask_again(
     request = Request(
         approval_id=known.id,
         session_id=known.session_id,
-        category=CATEGORY,
+        category=ACCESS,
         summary=known.summary,
         risk=known.risk,
         payload=known.payload,
@@ -179,7 +170,7 @@ async def _ask_again(
     return await post(conn, known, letters)
 
 
-async def decide_access(conn: AsyncConnection, approval_id: str, approve: bool, decided_by: str) -> Decided:
+async def decide_access(conn: AsyncConnection, approval_id: str, approve: bool, decided_by: str) -> Done:
     """Let a stranger in (all their waiting messages go on, in order), or turn them away (they are discarded). Once;
     RefusedError says why it cannot be decided. Whether `decided_by` may is for its caller to ask."""
     decided = await decide_approval(conn, approval_id, "approved" if approve else "denied", decided_by)
@@ -189,21 +180,21 @@ async def decide_access(conn: AsyncConnection, approval_id: str, approve: bool, 
     which = waiting_of(asked["channel"], asked["sender"], asked["agent_group_id"])
     if approve:
         await grant(conn, asked["user"], "member", asked["agent_group_id"], decided_by)
-        return Decided(f"let in: {quoted(summary)}", await _go_on(conn, which), decided.deliveries)
+        return Done(f"let in: {quoted(summary)}", await _go_on(conn, which), decided.deliveries)
     waiting = await _lock(conn, which)
     why = f"{decided_by} did not let the sender in"
     await conn.execute(_change(which, status="discarded", error=why))
     told = await _tell_denied(conn, waiting, asked["agent"], approval_id)
-    return Decided(f"not let in: {quoted(summary)}", [], [*decided.deliveries, *told])
+    return Done(f"not let in: {quoted(summary)}", [], [*decided.deliveries, *told])
 
 
-async def let_in(conn: AsyncConnection, user_id: str, agent_group_id: str | None, by: str) -> Decided:
+async def let_in(conn: AsyncConnection, user_id: str, agent_group_id: str | None, by: str) -> Done:
     """Somebody has become somebody otherwise, to one agent or (None) to all: what they wrote before goes on, and nobody
     is asked about it any more."""
     channel_type, _, sender_id = user_id.partition(":")
     await lock_user(conn, user_id, channel_type, None)
     which = waiting_of(channel_type, sender_id, agent_group_id)
-    done = Decided(f"{user_id} is let in")
+    done = Done(f"{user_id} is let in")
     for agent in sorted({row.agent_group_id for row in (await conn.execute(_select(which))).all()}):
         request_id, _ = await request_of(conn, user_id, agent)
         await lock_session_of(conn, Approval, request_id)
@@ -213,10 +204,10 @@ async def let_in(conn: AsyncConnection, user_id: str, agent_group_id: str | None
     return done
 
 
-async def _go_on(conn: AsyncConnection, which: ColumnElement[bool]) -> list[tuple[str, str | None]]:
+async def _go_on(conn: AsyncConnection, which: ColumnElement[bool]) -> list[Wake]:
     sessions = sorted({row.session_id for row in await _lock(conn, which)})
     await conn.execute(_change(which, status="pending"))
-    wakes: list[tuple[str, str | None]] = []
+    wakes: list[Wake] = []
     for session_id in sessions:
         if await mark_if_due(conn, session_id):
             session = await find_session(conn, session_id)
@@ -270,7 +261,7 @@ async def _count_requests(conn: AsyncConnection, agent_group_id: str) -> int:
         select(func.count())
         .select_from(Approval)
         .join(Session, Session.id == Approval.session_id)
-        .where(Approval.status == "pending", Approval.expires_at > now(), Approval.category == CATEGORY)
+        .where(Approval.status == "pending", Approval.expires_at > now(), Approval.category == ACCESS)
         .where(Session.agent_group_id == agent_group_id)
     )
     return int((await conn.execute(query)).scalar_one())

@@ -11,10 +11,9 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.groups import AgentGroup, ensure_messaging_group, find_agent_group
-from models.outbox import MessageOut
+from models.outbox import MessageOut, notice
 from models.sessions import ensure_session, find_active_session, take_numbers
 from models.upsert import insert_ignoring
-from workers.notices import notice
 
 FOLDER: Final = ".front-desk"  # no agent that people make begins with a dot
 
@@ -37,7 +36,7 @@ async def say(
         channel_type=channel_type,
         platform_id=platform_id,
         thread_id=thread_id,
-        text=text,
+        content={"text": text},
     )
     return str(row["id"]) if await insert_ignoring(conn, MessageOut, **row) else None
 

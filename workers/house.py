@@ -1,0 +1,43 @@
+"""What a process lends to whoever acts in it for people, what such an act has done, and ringing for that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from adapters.registry import Registry
+from models.database import Database
+from workers.bells import Bells
+from workers.settings import Settings
+
+Wake = tuple[str, str | None]  # session, provider (None: the default one)
+
+
+class House(Protocol):
+    @property
+    def db(self) -> Database: ...
+
+    @property
+    def registry(self) -> Registry: ...
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def bells(self) -> Bells: ...
+
+
+@dataclass
+class Done:
+    """What was done, in words for whoever wanted it, and what to ring for after the commit."""
+
+    text: str
+    wakes: list[Wake] = field(default_factory=list)
+    deliveries: list[str] = field(default_factory=list)
+
+
+def ring_for(house: House, wakes: Sequence[Wake], deliveries: Sequence[str] = ()) -> None:
+    """After the commit."""
+    for session_id, provider in wakes:
+        house.bells.wake(session_id, provider or house.settings.default_provider)
+    for message_out_id in deliveries:
+        house.bells.deliver(message_out_id)
