@@ -71,7 +71,7 @@ def cli(request: pytest.FixtureRequest) -> Cli:
 async def api(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ModelApi]:
     key, address, path = cli.keys
     push = rule("publish", reply("I will.", shell(cli, PUSH)), "It is published.")
-    approved = rule("boss approved it", reply(shell(cli, PUSH)), "Now it is published.")
+    approved = rule("cli approved it", reply(shell(cli, PUSH)), "Now it is published.")
     async with ModelApi(script(approved, push, *RULES), strict=False) as api:
         monkeypatch.setenv(key, ProgramHarness.key)
         monkeypatch.setenv(address, f"{api.url}{path}")
