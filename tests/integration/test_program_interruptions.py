@@ -167,7 +167,7 @@ async def test_an_approval_used_by_an_attempt_that_died_is_not_taken_for_a_no(wo
     await approve(fleet)
     await fleet.execute(update(Approval).values(status="used"))  # and its worker dies before it says so
     assert await fleet.answer_wakes() == ["completed"]
-    assert "- Shell (git push): boss approved it. Do it now" in str(diarist.queries[1].given.prompt)
+    assert "- Shell (git push): cli approved it. Do it now" in str(diarist.queries[1].given.prompt)
     [step] = await fleet.rows(Step)
     assert step.status == "started", "the same wish, asked again, must find its approval"
 

@@ -68,8 +68,8 @@ async def test_cleared_after_an_answer_and_after_a_failure(make_fleet: MakeFleet
     fleet = await start(make_fleet, channel, "- play: [{fail: {class: transport}, until_attempt: 2}, {answer: done}]")
     for status in ("waiting", "completed"):
         await fleet.sweep()
-        while (outcome := await fleet.answer_wakes()) != [status]:
-            assert outcome in ([], ["nothing"])
+        while status not in (outcome := await fleet.answer_wakes()):
+            assert set(outcome) <= {"nothing"}  # a sweep may ring twice
             await fleet.sweep()
         await until(lambda: channel.seen[-1:] == [False] and channel.typing == {})
 

@@ -119,7 +119,7 @@ class Found:
         if len(owner) != 1 or not owner[0].startswith(ASKS_OWNER):
             yield f"the owner was told {owner}"
         changed = [row.content["text"] for row in self.outbox if "operation" in row.content]
-        if len(changed) != 1 or not changed[0].startswith(f"Approved by {OWNER} at "):
+        if len(changed) != 1 or not changed[0].startswith(f"Approved by `{CHANNEL}:{OWNER}` at "):
             yield f"the owner's card became {changed}"
         answered = " ".join(one["text"].removeprefix(HEARD) for one in self.shown if _is_answer(one))
         if answered not in (f"{WAITS} {ADVICE}", f"{ADVICE} {WAITS}"):
@@ -142,7 +142,7 @@ class Found:
             yield "the task is not that of its step"
 
     def _approval(self) -> Iterator[str]:
-        if [(row.status, row.decided_by) for row in self.approvals] != [("used", OWNER)]:
+        if [(row.status, row.decided_by) for row in self.approvals] != [("used", f"{CHANNEL}:{OWNER}")]:
             yield f"approvals: {[(row.status, row.decided_by) for row in self.approvals]}"
         told, runs = self._told(), len(self.effects)
         if told not in (LAUNCHED, EFFECT_UNKNOWN) or runs > 1 or (told == LAUNCHED and runs != 1):

@@ -28,7 +28,7 @@ from tests.support.boundary_marks import AFTER_EFFECT, BEFORE_EFFECT, Errand
 from tests.support.boundary_worker import Trace
 from tests.support.fleet import Fleet, fleet_settings
 from tests.support.tool_boundary_marks import AFTER_DELIVERY, BEFORE_DELIVERY, HALF_COPIED, OVER, SHOWN
-from tests.support.tool_boundary_story import AGENT, CHANNEL, GO, ROOM, WAITS
+from tests.support.tool_boundary_story import AGENT, CHANNEL, GO, OWNER, ROOM, WAITS
 from workers.consent import approvals
 from workers.outbox import tidy
 
@@ -139,7 +139,7 @@ async def decide(fleet: Fleet) -> bool:
     waiting = [row.id for row in await fleet.rows(Approval) if row.status == "pending"]
     for approval_id in waiting:
         await say(fleet, WAITS)
-        decided = await approvals.decide(fleet.db, approval_id, approve=True)
+        decided = await approvals.decide(fleet.db, approval_id, approve=True, user_id=f"{CHANNEL}:{OWNER}")
         for session_id, provider in decided.wakes:
             fleet.bells.wake(session_id, provider or "scripted")
         fleet.bells.deliveries += decided.deliveries
