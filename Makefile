@@ -9,9 +9,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 up: $(VENV)/run
 	@$(BIN)/longshore up
 
-# Four at a time also on two cores: much of the time is waiting.
+# Three at a time also on two cores: much of the time is waiting.
 test: check
-	$(BIN)/pytest -n 4 --dist worksteal -m "not long"
+	$(BIN)/pytest -n 3 --dist worksteal -m "not long"
 
 # What `make test` leaves out because it takes minutes: more of the slow CLI agents, more pools and signals.
 test-long: $(VENV)/dev
