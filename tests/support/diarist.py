@@ -125,7 +125,8 @@ async def _client(door: ToolDoor) -> AsyncIterator[Client]:
     transport = httpx2.AsyncHTTPTransport(uds=str(door.socket))
     headers = {"Authorization": f"Bearer {door.token}"}
     async with (
-        httpx2.AsyncClient(transport=transport, headers=headers, trust_env=False) as http,
+        # As patient as real programs are: httpx2's own five seconds are short on a busy machine.
+        httpx2.AsyncClient(transport=transport, headers=headers, trust_env=False, timeout=60) as http,
         Client(streamable_http_client("http://localhost/mcp", http_client=http)) as client,
     ):
         yield client
