@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from adapters.channel_port import Button, Channel, Destination, InboundMessage, InboundRequest, OutboundMessage, Receipt
+from adapters.channel_port import Channel, Destination, InboundMessage, InboundRequest, OutboundMessage, Receipt
 from adapters.channels import conformance, fake, http
 from adapters.channels.conformance import (
     CHECKS,
@@ -26,24 +26,11 @@ from adapters.channels.local import LocalChannel
 from adapters.channels.signing import HEADER, sign
 from adapters.channels.webhook import ENDPOINT_HEADER, Endpoint, WebhookChannel
 from adapters.errors import ChannelError, DeliveryError, SignatureError
+from tests.support.row_channels import APPLYING, RowHarness
 from tests.support.servers import free_port
 from tests.support.webhook_server import Behaviour, WebhookServer
 
 SECRET: Final = "a secret of the CRM"
-APPLYING_TO_LOCAL: Final = {
-    "opens_a_direct_chat",
-    "refuses_every_request",
-    "says_whether_it_takes_requests",
-    "takes_a_text_as_long_as_it_says",
-    "delivers_and_gives_a_receipt",
-    "keeps_the_order",
-    "shows_one_message_per_key",
-    "edits_or_refuses",
-    "reacts_or_refuses",
-    "shows_typing_or_nothing",
-    "has_consistent_capabilities",
-    "closes_twice",
-}
 
 
 def forge(secret: str, body: bytes, forgery: Forgery, extra: dict[str, str]) -> InboundRequest:
@@ -105,66 +92,6 @@ class FakeHarness:
                 "away": DeliveryError("away", retryable=True),
             }[fault]
         )
-
-
-class ScreenChannel(LocalChannel):
-    """The local channel with its reader: the rows of the database, as the command line shows them."""
-
-    def __init__(self) -> None:
-        self.rows: dict[str, str] = {}
-
-    async def deliver(self, message: OutboundMessage) -> Receipt:
-        self.rows[message.idempotency_key] = str(message.content["text"])
-        return await super().deliver(message)
-
-    async def edit(
-        self,
-        destination: Destination,
-        platform_message_id: str,
-        content: dict[str, Any],
-        buttons: tuple[Button, ...] = (),
-    ) -> None:
-        self.rows[platform_message_id] = str(content["text"])
-        await super().edit(destination, platform_message_id, content, buttons)
-
-
-class LocalHarness:
-    destination = Destination("inbox")
-    receives = False
-    forgeries: Sequence[Forgery] = ()
-    threads: Sequence[str | None] = ()
-    faults: Sequence[Fault] = ()
-    knows_its_keys = False
-
-    def __init__(self) -> None:
-        self.channel = ScreenChannel()
-
-    def named(self, ours: str) -> str:
-        return ours
-
-    def press(self, label: str, sender: str) -> InboundRequest:
-        raise NotImplementedError("nobody sends requests to the terminal")
-
-    def buttons(self) -> list[str]:
-        return []
-
-    def request(self, *, message_id: str, text: str, thread: str | None, sender: str) -> InboundRequest:
-        raise NotImplementedError("nobody sends requests to the terminal")
-
-    def forged(self, forgery: Forgery) -> InboundRequest:
-        raise NotImplementedError("nobody sends requests to the terminal")
-
-    def unreadable(self) -> Sequence[InboundRequest]:
-        return ()
-
-    def unwanted(self) -> InboundMessage | None:
-        return None
-
-    def shown(self) -> list[str]:
-        return list(self.channel.rows.values())
-
-    def fail_next(self, fault: Fault) -> None:
-        raise NotImplementedError("a row cannot fail to be written twice")
 
 
 class WebhookHarness:
@@ -268,8 +195,8 @@ async def test_fake_without_keys_is_excused_only_from_honouring_them() -> None:
 @pytest.mark.spec("C1")
 @pytest.mark.parametrize("check", CHECKS, ids=_named)
 async def test_local_keeps_what_of_the_contract_concerns_it(check: Check) -> None:
-    outcome = await run_check(check, LocalHarness())
-    assert (outcome is None) == (check.name in APPLYING_TO_LOCAL)
+    outcome = await run_check(check, RowHarness(LocalChannel(), "inbox"))
+    assert (outcome is None) == (check.name in APPLYING)
 
 
 @pytest.mark.spec("C1", "C2", "C8")
@@ -289,7 +216,7 @@ async def test_webhook_keeps_the_contract_over_http(check: Check, crm: WebhookHa
 @pytest.mark.spec("C1")
 async def test_what_does_not_apply_says_why() -> None:
     [check] = [check for check in CHECKS if check.name == "waits_as_long_as_the_platform_asks"]
-    outcome = await run_check(check, LocalHarness())
+    outcome = await run_check(check, RowHarness(LocalChannel(), "inbox"))
     assert outcome == NotApplicable("waits_as_long_as_the_platform_asks: the platform cannot be busy")
 
 
