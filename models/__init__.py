@@ -15,6 +15,8 @@ from models.listeners import Listener
 from models.outbox import MessageOut
 from models.people import AgentGroupMember, User, UserDm, UserRole
 from models.programs import ProgramState
+from models.rounds import Round
+from models.series import Series
 from models.sessions import Lease, Session
 from models.tokens import Token
 from models.turns import Step, Turn
@@ -42,6 +44,8 @@ __all__ = [
     "ProviderHealth",
     "Rejected",
     "Reservation",
+    "Round",
+    "Series",
     "Session",
     "Step",
     "Token",

@@ -23,6 +23,7 @@ class Process(Base):
     queues: Mapped[list[str]] = mapped_column(Json, default=list)
     pid: Mapped[int] = mapped_column(Integer)
     running: Mapped[int] = mapped_column(Integer, default=0)
+    slots: Mapped[int | None] = mapped_column(Integer)  # how many tasks it runs at a time
     seen_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
 

@@ -35,7 +35,8 @@ FOLLOW_UPS = ("enqueue", "interrupt", "separate")
 TRAVELS_ALONE_AFTER = 2
 BATCH_LIMIT = 100
 
-_PENDING = text("status = 'pending'")
+_DUE_CHATS = text("status = 'pending' AND kind <> 'task'")
+_DUE_TASKS = text("status = 'pending' AND kind = 'task'")
 _OPEN = text("status IN ('pending', 'processing')")
 RECURRING = text("recurrence IS NOT NULL AND NOT recurred AND status IN ('completed', 'failed', 'discarded')")
 _DEAD = text("status = 'failed'")
@@ -64,7 +65,17 @@ class MessageIn(Base):
             sqlite_where=text("platform_message_id IS NOT NULL"),
         ),
         # These hold only rows that still need something: finished rows cost the sweep nothing.
-        Index("ix_messages_in_due", "process_after", "session_id", postgresql_where=_PENDING, sqlite_where=_PENDING),
+        # Tasks apart: however many of them are late, a chat is found as soon.
+        Index(
+            "ix_messages_in_due", "process_after", "session_id", postgresql_where=_DUE_CHATS, sqlite_where=_DUE_CHATS
+        ),
+        Index(
+            "ix_messages_in_due_tasks",
+            "process_after",
+            "session_id",
+            postgresql_where=_DUE_TASKS,
+            sqlite_where=_DUE_TASKS,
+        ),
         Index("ix_messages_in_open", "session_id", "seq", postgresql_where=_OPEN, sqlite_where=_OPEN),
         Index("ix_messages_in_recurring", "id", postgresql_where=RECURRING, sqlite_where=RECURRING),
         Index("ix_messages_in_dead", "status_changed_at", postgresql_where=_DEAD, sqlite_where=_DEAD),
@@ -85,6 +96,8 @@ class MessageIn(Base):
     # What it does when it comes while a turn runs; what would be refused is no row.
     follow_up: Mapped[str] = mapped_column(String(10), default="enqueue")
     process_after: Mapped[datetime] = mapped_column(Timestamp, default=now())
+    # The date a schedule names, from which its next is computed; `process_after` may lie a little later (jitter).
+    scheduled_for: Mapped[datetime | None] = mapped_column(Timestamp)
     recurrence: Mapped[str | None] = mapped_column(String(100))
     timezone: Mapped[str] = mapped_column(String(50), default="UTC")
     series_id: Mapped[str | None] = mapped_column(Id)

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from sqlalchemy import (
     BigInteger,
+    Boolean,
     CheckConstraint,
     ForeignKey,
     Index,
@@ -15,6 +16,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     exists,
+    false,
     func,
     or_,
     select,
@@ -30,6 +32,8 @@ from models.inbox import MessageIn
 KINDS = ("chat", "chat-sdk", "task", "webhook", "system", "notice")
 
 _PENDING = text("status = 'pending'")
+# Sent or given up, and to be said again at its next date.
+REPEATING = text("recurrence IS NOT NULL AND NOT recurred AND status IN ('delivered', 'failed', 'unknown')")
 _SENDING = text("status = 'sending'")
 _OPEN = text("status IN ('pending', 'sending')")
 _WEB = text("channel_type = 'web'")
@@ -48,6 +52,7 @@ class MessageOut(Base):
         Index("ix_messages_out_sending", "claim_expires_at", postgresql_where=_SENDING, sqlite_where=_SENDING),
         Index("ix_messages_out_order", "session_id", "seq", postgresql_where=_OPEN, sqlite_where=_OPEN),
         Index("ix_messages_out_turn_id", "turn_id"),
+        Index("ix_messages_out_repeating", "id", postgresql_where=REPEATING, sqlite_where=REPEATING),
         # Where the row is what people see, it is looked for by its place.
         Index("ix_messages_out_web", "platform_id", "delivered_at", postgresql_where=_WEB, sqlite_where=_WEB),
     )
@@ -61,11 +66,14 @@ class MessageOut(Base):
     status: Mapped[str] = mapped_column(String(10), default="pending")
     idempotency_key: Mapped[str] = mapped_column(String(200))
     deliver_after: Mapped[datetime] = mapped_column(Timestamp, default=now())
+    # The date a schedule names, from which its next is computed; `deliver_after` moves with every try.
+    scheduled_for: Mapped[datetime | None] = mapped_column(Timestamp)
     # When somebody last rang for it: the sweep rings again only for what was forgotten.
     rung_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
     recurrence: Mapped[str | None] = mapped_column(String(100))
     timezone: Mapped[str] = mapped_column(String(50), default="UTC")
     series_id: Mapped[str | None] = mapped_column(Id)
+    recurred: Mapped[bool] = mapped_column(Boolean, default=False, server_default=false())
     channel_type: Mapped[str] = mapped_column(String(50))
     platform_id: Mapped[str] = mapped_column(String(255))
     thread_id: Mapped[str | None] = mapped_column(String(255))
