@@ -5,7 +5,7 @@ A task without a row here is run on the terms that `Terms` says."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, Final, Literal, cast
+from typing import Any, Final, Literal
 
 from sqlalchemy import CheckConstraint, Float, ForeignKey, Integer, String, Text, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -84,4 +84,4 @@ async def change_series(conn: AsyncConnection, series_id: str, agent_group_id: s
 
 
 async def terms_of_series(conn: AsyncConnection, series_id: str) -> Terms:
-    return terms_of(cast("AnyRow | None", (await find_series(conn, [series_id])).get(series_id)))
+    return terms_of((await find_series(conn, [series_id])).get(series_id))
