@@ -6,7 +6,13 @@ claim to be somebody else (`workers/actions/` performs them)."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Final, Literal
+
+# What a task may be given, whoever makes it.
+MAX_SCRIPT: Final = 20_000
+MAX_JITTER: Final = 86_400
+MAX_PAUSE_AFTER: Final = 1_000
+MAX_USD: Final = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -20,12 +26,20 @@ class Place:
 
 @dataclass(frozen=True)
 class Send:
-    """A message to the conversation, or to another place. `files` lie in the outbox folder named `outbox`."""
+    """A message to the conversation, or to another place. `files` lie in the outbox folder named `outbox`. With a date
+    or a recurrence it is a reminder: said then, without the agent."""
 
     content: dict[str, Any]
     kind: Literal["chat", "chat-sdk"] = "chat"
     to: Place | None = None
     outbox: str | None = None
+    deliver_after: datetime | None = None
+    recurrence: str | None = None
+    timezone: str = "UTC"
+
+    @property
+    def is_reminder(self) -> bool:
+        return self.deliver_after is not None or self.recurrence is not None
 
 
 @dataclass(frozen=True)
@@ -61,11 +75,14 @@ class SendToAgent:
 
 @dataclass(frozen=True)
 class ScheduleTask:
+    """Without a date it begins with the next that its recurrence names. `terms`: how it is run, as far as that is not
+    as usual: catch_up, overlap, jitter_seconds, pause_after, daily_usd, script."""
+
     prompt: str
-    process_after: datetime
+    process_after: datetime | None = None
     recurrence: str | None = None
     timezone: str = "UTC"
-    script: str | None = None
+    terms: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -75,7 +92,7 @@ class ListTasks:
 
 @dataclass(frozen=True)
 class ChangeTask:
-    """`fields` is for `update`: those of ScheduleTask that change."""
+    """`fields` is for `update`: those of ScheduleTask, and those of its terms, that change."""
 
     task_id: str
     change: Literal["cancel", "pause", "resume", "update"]

@@ -39,6 +39,7 @@ class ErrorClass(StrEnum):
     WORKER_LOST = "worker_lost"
     UNKNOWN_PROVIDER = "unknown_provider"
     BUDGET = "budget"
+    SCRIPT = "script"  # the one before a task
 
     @property
     def can_pass(self) -> bool:

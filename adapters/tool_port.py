@@ -62,6 +62,9 @@ class Tool(Generic[Arguments]):
     risky: bool = False  # a person must approve each call
     admin_only: bool = False  # everybody whose messages the turn answers must be an admin
     needs_sandbox: bool = False  # without one, agents do not have it
+    # Whether such a call leaves a program to be run later: refused where there is no sandbox, and a person must approve
+    # it unless everybody whose messages the turn answers is an admin.
+    brings_code: Callable[[Arguments], bool] = lambda _: False
     offered: Callable[[Policy], bool] = lambda _: True
     schema: Mapping[str, Any] | None = None  # of a tool that others describe; else it is that of `arguments`
 

@@ -1,4 +1,4 @@
-"""`python -m bench [a b c d e streams sandbox files clis] [--quick]`: Longshore beside its peers, in the same run.
+"""`python -m bench [a b c d e schedules streams sandbox files clis] [--quick]`: Longshore beside its peers, in one run.
 
 Real processes, a Valkey and a PostgreSQL of its own, all in a temporary folder; ends what it starts."""
 
@@ -13,7 +13,7 @@ from functools import partial
 from rich.console import Console
 from rich.markup import escape
 
-from bench import clis, files, first_event, memory, path, sandbox, streams, sweeps, wakes
+from bench import clis, files, first_event, memory, path, sandbox, schedules, streams, sweeps, wakes
 from bench.bare_clis import CLIS
 from bench.figures import Figure, as_markdown, as_table
 from bench.plain import settings_differ
@@ -30,6 +30,7 @@ PARTS: dict[str, tuple[Part, tuple[DatabaseKind, ...]]] = {
     "c": (first_event.measure, ("postgresql",)),
     "d": (memory.measure, ("postgresql",)),
     "e": (sweeps.measure, BOTH),
+    "schedules": (schedules.measure, BOTH),
     "streams": (streams.measure, ("postgresql",)),
     "sandbox": (sandbox.measure, ("postgresql",)),
     "files": (files.measure, ("postgresql",)),

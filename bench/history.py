@@ -9,7 +9,7 @@ from bench.rows import GROUP, PLACE, in_database
 
 ROWS_PER_SESSION: Final = 10
 
-_SERIES: Final = {
+SERIES: Final = {
     "postgresql": "generate_series(0, {last}) AS s(n)",
     "sqlite": "(WITH RECURSIVE s(n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM s WHERE n < {last}) SELECT n FROM s) AS s",
 }
@@ -50,8 +50,8 @@ def write_history(url: str, rows: int) -> None:
         "past": _PAST[kind],
         "each": ROWS_PER_SESSION,
         "nth": f"(n - n / {ROWS_PER_SESSION} * {ROWS_PER_SESSION})",  # a per cent sign is the driver's
-        "sessions": _SERIES[kind].format(last=rows // ROWS_PER_SESSION - 1),
-        "rows": _SERIES[kind].format(last=rows - 1),
+        "sessions": SERIES[kind].format(last=rows // ROWS_PER_SESSION - 1),
+        "rows": SERIES[kind].format(last=rows - 1),
     }
 
     async def work(conn: AsyncConnection) -> None:

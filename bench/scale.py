@@ -19,12 +19,16 @@ class Scale:
     few_rows: int = 10_000
     many_rows: int = 1_000_000
     sweeps: int = 10  # per repeat
+    timetables: tuple[int, ...] = (10_000, 100_000, 1_000_000)  # scheduled tasks
+    many_due: int = 100_000  # of them, at once
+    peer_seconds: float = 10  # so long plain beat may send them; what it has sent by then gives its rate
     sqlite_too: bool = True
 
 
 FULL = Scale()
 QUICK = Scale(
     repeats=1, noops=200, turns=100, chains=60, samples=20, waiting=100, streams=50, streamed=100,
-    few_rows=1_000, many_rows=50_000, sweeps=5,
+    few_rows=1_000, many_rows=50_000, sweeps=5, timetables=(500, 1_000, 5_000), many_due=2_000,
+    peer_seconds=1,
     sqlite_too=False,
 )  # fmt: skip

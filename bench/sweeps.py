@@ -15,10 +15,11 @@ from bench.rows import add_group, add_sessions
 from bench.scale import Say, Scale
 from bench.stage import DatabaseKind, Stage
 from models import Database, Session
+from scheduler.ringing import Pace
 from scheduler.sweep import sweep
 
 DUE = 100
-REPEAT_SECONDS = 5.0
+PACE = Pace(repeat_seconds=5.0, default_provider="scripted")
 AIM = Aim("at most", 1.3)  # the same, within the noise of a shared machine
 
 
@@ -70,7 +71,7 @@ _RUNG = Session.woken_at.is_not(None)
 
 async def _timed(db: Database, expected: int) -> float:
     started = time.perf_counter()
-    found = await sweep(db, repeat_seconds=REPEAT_SECONDS)
+    found = await sweep(db, PACE)
     taken = (time.perf_counter() - started) * 1000
     assert len(found.wakes) == expected, f"{len(found.wakes)} sessions found, {expected} were due"
     return taken

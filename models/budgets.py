@@ -14,15 +14,19 @@ from sqlalchemy.orm import Mapped, mapped_column
 from models.base import AnyRow, Base, Id, Timestamp, given, now, values
 from models.consent import Approval
 from models.conversation import Usage
+from models.inbox import MessageIn
 from models.upsert import insert_ignoring
 
 EVERYBODY = ""
+# Before the id of a task, whose runs have a budget of their own, where there is else a person's.
+TASK = "task:"
 
 
 class BudgetDay(Base):
-    """One day (UTC) of one agent's budget; with a user, of that person's share of it."""
+    """One day (UTC) of one agent's budget; with a user, of that person's share of it, or of one task's."""
 
     __tablename__ = "budget_days"
+    __table_args__ = (Index("ix_budget_days_approval_id", "approval_id"),)
 
     agent_group_id: Mapped[str] = mapped_column(ForeignKey("agent_groups.id"), primary_key=True)
     user_id: Mapped[str] = mapped_column(String(255), primary_key=True, default=EVERYBODY)
@@ -163,6 +167,9 @@ async def _spent(conn: AsyncConnection, agent_group_id: str, user_id: str, day: 
     """What was spent before anybody looked: the budget may have been set in the middle of the day."""
     midnight = day.replace(hour=0, minute=0, second=0, microsecond=0)
     query = select(func.sum(Usage.cost_usd)).where(Usage.agent_group_id == agent_group_id, Usage.created_at >= midnight)
-    if user_id != EVERYBODY:
+    if user_id.startswith(TASK):
+        runs = select(MessageIn.turn_id).where(MessageIn.series_id == user_id.removeprefix(TASK))
+        query = query.where(Usage.turn_id.in_(runs))
+    elif user_id != EVERYBODY:
         query = query.where(Usage.user_id == user_id)
     return float((await conn.execute(query)).scalar_one() or Decimal(0))

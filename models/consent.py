@@ -23,6 +23,8 @@ class PendingQuestion(Base):
     __table_args__ = (
         CheckConstraint("status IN ('pending', 'answered', 'expired')", name="status"),
         Index("ix_pending_questions_expiry", "expires_at", postgresql_where=_PENDING, sqlite_where=_PENDING),
+        Index("ix_pending_questions_turn_id", "turn_id"),
+        Index("ix_pending_questions_message_out_id", "message_out_id"),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -52,6 +54,7 @@ class Approval(Base):
         CheckConstraint("status IN ('pending', 'approved', 'denied', 'expired', 'used')", name="status"),
         CheckConstraint("risk IN ('low', 'medium', 'high')", name="risk"),
         Index("ix_approvals_expiry", "expires_at", postgresql_where=_PENDING, sqlite_where=_PENDING),
+        Index("ix_approvals_turn_id", "turn_id"),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)

@@ -70,6 +70,7 @@ class Event(Base):
     """A lasting event. The numbers of a session have no gaps, so a reader knows what it missed."""
 
     __tablename__ = "events"
+    __table_args__ = (Index("ix_events_turn_id", "turn_id"),)
 
     session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), primary_key=True)
     seq: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)

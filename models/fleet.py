@@ -53,10 +53,17 @@ class Rejected(Base):
 
 
 async def report_alive(
-    conn: AsyncConnection, name: str, kind: str, *, pid: int, queues: list[str] | None = None, running: int = 0
+    conn: AsyncConnection,
+    name: str,
+    kind: str,
+    *,
+    pid: int,
+    queues: list[str] | None = None,
+    running: int = 0,
+    slots: int | None = None,
 ) -> None:
-    values = {"name": name, "kind": kind, "pid": pid, "queues": queues or [], "running": running, "seen_at": now()}
-    await insert_or_update(conn, Process, ["name"], **values)
+    values = {"kind": kind, "pid": pid, "queues": queues or [], "running": running, "slots": slots, "seen_at": now()}
+    await insert_or_update(conn, Process, ["name"], name=name, **values)
 
 
 async def report_gone(conn: AsyncConnection, name: str) -> None:

@@ -126,6 +126,10 @@ _SHOWN = (
     _table.c.follow_up,
     _table.c.tries,
     _table.c.turn_id,
+    _table.c.process_after,
+    _table.c.scheduled_for,
+    _table.c.timezone,
+    _table.c.series_id,
     _table.c.channel_type,
     _table.c.platform_id,
     _table.c.thread_id,
@@ -155,21 +159,28 @@ def batch(due: Sequence[AnyRow]) -> list[AnyRow]:
     """Those of the due messages that one new turn takes. Empty unless at least one of them starts a turn."""
     taken: list[AnyRow] = []
     for row in due[:BATCH_LIMIT]:
-        tired = row.tries >= TRAVELS_ALONE_AFTER
-        if tired and any(earlier.wakes for earlier in taken):
+        alone = _travels_alone(row)
+        if alone and any(earlier.wakes for earlier in taken):
             break
         taken.append(row)
-        if tired and row.wakes:  # alone but for what rides along
+        if alone and row.wakes:  # but for what rides along
             break
     return taken if any(row.wakes for row in taken) else []
 
 
+def _travels_alone(row: AnyRow) -> bool:
+    """One that failed before may be what breaks turns. One of a series has terms (a script, a budget, a provider) that
+    would be everybody's."""
+    return row.tries >= TRAVELS_ALONE_AFTER or row.series_id is not None
+
+
 def joining(due: Sequence[AnyRow]) -> list[AnyRow]:
     """Those of the due messages that join a turn under way: up to the first that wants a turn of its own. One that
-    failed before does not join: it may be what breaks turns."""
+    failed before does not join: it may be what breaks turns. A task that has come due meanwhile waits for its own, and
+    what people say passes it by."""
     joined: list[AnyRow] = []
     for row in due[:BATCH_LIMIT]:
-        if row.turn_id is not None:
+        if row.turn_id is not None or row.series_id is not None:
             continue
         if row.follow_up == "separate" or row.tries >= TRAVELS_ALONE_AFTER:
             break
@@ -207,6 +218,18 @@ _COMPLETE = (
 
 async def complete_messages(conn: AsyncConnection, turn_id: str) -> None:
     await conn.execute(_COMPLETE, values(turn=turn_id))
+
+
+_LEAVE = (
+    update(_table)
+    .where(MessageIn.turn_id == given("turn"), ~MessageIn.wakes)
+    .values(status="pending", status_changed_at=now(), tries=MessageIn.tries - 1, turn_id=None)
+)
+
+
+async def leave_for_later(conn: AsyncConnection, turn_id: str) -> None:
+    """What rode along with a turn whose agent was never asked rides along with the next one."""
+    await conn.execute(_LEAVE, values(turn=turn_id))
 
 
 async def settle(conn: AsyncConnection, of_turn: str, status: str, **changes: Any) -> None:

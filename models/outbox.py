@@ -34,6 +34,7 @@ KINDS = ("chat", "chat-sdk", "task", "webhook", "system", "notice")
 _PENDING = text("status = 'pending'")
 # Sent or given up, and to be said again at its next date.
 REPEATING = text("recurrence IS NOT NULL AND NOT recurred AND status IN ('delivered', 'failed', 'unknown')")
+_IN_SERIES = text("series_id IS NOT NULL")
 _SENDING = text("status = 'sending'")
 _OPEN = text("status IN ('pending', 'sending')")
 _WEB = text("channel_type = 'web'")
@@ -52,7 +53,16 @@ class MessageOut(Base):
         Index("ix_messages_out_sending", "claim_expires_at", postgresql_where=_SENDING, sqlite_where=_SENDING),
         Index("ix_messages_out_order", "session_id", "seq", postgresql_where=_OPEN, sqlite_where=_OPEN),
         Index("ix_messages_out_turn_id", "turn_id"),
+        # Whoever removes a message is asked by the database whether anything answers it.
+        Index("ix_messages_out_in_reply_to", "in_reply_to"),
         Index("ix_messages_out_repeating", "id", postgresql_where=REPEATING, sqlite_where=REPEATING),
+        Index(
+            "ix_messages_out_series",
+            "series_id",
+            "scheduled_for",
+            postgresql_where=_IN_SERIES,
+            sqlite_where=_IN_SERIES,
+        ),
         # Where the row is what people see, it is looked for by its place.
         Index("ix_messages_out_web", "platform_id", "delivered_at", postgresql_where=_WEB, sqlite_where=_WEB),
     )
@@ -114,7 +124,8 @@ def notice(
 
 _table = cast(Table, MessageOut.__table__)
 _earlier = aliased(MessageOut)
-# A row that waits for its first date (a reminder for tomorrow) holds nobody up; one that was claimed before does.
+# A row that waits for its first date (a reminder for tomorrow) holds nobody up; one that was claimed before does. One
+# whose date has just come holds up only those like it: an answer does not wait until somebody rings for a reminder.
 HELD_UP = exists().where(
     _earlier.session_id == MessageOut.session_id,
     _earlier.channel_type == MessageOut.channel_type,
@@ -123,7 +134,16 @@ HELD_UP = exists().where(
     _earlier.seq < MessageOut.seq,
     or_(
         _earlier.status == "sending",
-        and_(_earlier.status == "pending", or_(_earlier.claim_token > 0, _earlier.deliver_after <= now())),
+        and_(
+            _earlier.status == "pending",
+            or_(
+                _earlier.claim_token > 0,
+                and_(
+                    _earlier.deliver_after <= now(),
+                    or_(_earlier.scheduled_for.is_(None), MessageOut.scheduled_for.is_not(None)),
+                ),
+            ),
+        ),
     ),
 )
 _CLAIM = (

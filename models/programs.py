@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ForeignKey, Integer, LargeBinary, String, delete, func, select
+from sqlalchemy import ForeignKey, Index, Integer, LargeBinary, String, delete, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -16,6 +16,7 @@ class ProgramState(Base):
     """One per session and provider, written with the end of the turn it remembers."""
 
     __tablename__ = "program_states"
+    __table_args__ = (Index("ix_program_states_turn_id", "turn_id"),)
 
     session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"), primary_key=True)
     provider: Mapped[str] = mapped_column(String(100), primary_key=True)

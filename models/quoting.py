@@ -40,10 +40,15 @@ def named(name: str) -> str:
 
 
 def fenced_json(value: Any) -> str:
-    """The whole of it, for people to read: as a block of code that nothing in it can end."""
-    text = visible(json.dumps(value, indent=2, ensure_ascii=False))
+    """The whole of it, for people to read."""
+    return fenced(json.dumps(value, indent=2, ensure_ascii=False), "json")
+
+
+def fenced(text: str, language: str = "") -> str:
+    """Line by line, as a block of code that nothing in it can end."""
+    text = visible(text)
     fence = "`" * max(3, _longest_run(text) + 1)
-    return f"{fence}json\n{text}\n{fence}"
+    return f"{fence}{language}\n{text}\n{fence}"
 
 
 def _longest_run(text: str) -> int:

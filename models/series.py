@@ -3,21 +3,23 @@ failures, at whose cost. The dates themselves are on its rows in messages_in, wh
 
 A task without a row here is run on the terms that `Terms` says."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, Final, Literal
 
-from sqlalchemy import CheckConstraint, Float, ForeignKey, Integer, String, Text, select, update
+from sqlalchemy import CheckConstraint, Float, ForeignKey, Index, Integer, String, Text, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
 from models.base import AnyRow, Base, Id, Timestamp, now
-from models.upsert import insert_ignoring
+from models.upsert import insert_ignoring, insert_or_update_many
 
 CatchUp = Literal["skip", "one", "all"]
 Overlap = Literal["skip", "queue"]
 CATCH_UPS: Final = ("skip", "one", "all")
 OVERLAPS: Final = ("skip", "queue")
+_SKIPS: Final = text("catch_up = 'skip'")
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Series(Base):
         CheckConstraint("jitter_seconds >= 0", name="jitter_seconds"),
         CheckConstraint("pause_after >= 0", name="pause_after"),
         CheckConstraint("daily_usd > 0", name="daily_usd"),
+        Index("ix_task_series_skip", "id", postgresql_where=_SKIPS, sqlite_where=_SKIPS),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True)
@@ -81,6 +84,14 @@ async def change_series(conn: AsyncConnection, series_id: str, agent_group_id: s
     """Change terms or the count of failures; its row is made if it has none."""
     if not await insert_ignoring(conn, Series, id=series_id, agent_group_id=agent_group_id, **changes):
         await conn.execute(update(Series).where(Series.id == series_id).values(**changes))
+
+
+async def set_failures(conn: AsyncConnection, counted: Mapping[str, tuple[str, int]]) -> None:
+    """How often each series has failed in a row, each with its agent: its row is made if it has none."""
+    rows = [
+        {"id": series_id, "agent_group_id": agent, "failures": count} for series_id, (agent, count) in counted.items()
+    ]
+    await insert_or_update_many(conn, Series, ["id"], ["failures"], rows)
 
 
 async def terms_of_series(conn: AsyncConnection, series_id: str) -> Terms:

@@ -5,7 +5,7 @@ token, takes the row's lock until the commit, and hands out the numbers for mess
 lease gets LeaseLostError and can write nothing. What locks a session's row and rows of its messages
 locks the session's first."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, cast
@@ -43,6 +43,7 @@ from models.upsert import insert_ignoring
 
 _ACTIVE = text("status = 'active'")
 _LEASED = text("lease_expires_at IS NOT NULL")
+_RUNG = text("woken_at IS NOT NULL")
 
 
 class Session(Base):
@@ -59,6 +60,7 @@ class Session(Base):
             sqlite_where=_ACTIVE,
         ),
         Index("ix_sessions_lease", "lease_expires_at", postgresql_where=_LEASED, sqlite_where=_LEASED),
+        Index("ix_sessions_rung", "woken_at", postgresql_where=_RUNG, sqlite_where=_RUNG),
         Index("ix_sessions_last_active", "last_active"),
     )
 
@@ -271,6 +273,17 @@ async def take_numbers(conn: AsyncConnection, session_id: str, count: int) -> in
     """Message numbers for somebody who does not run the session; returns the last of them."""
     statement = update(_table).where(Session.id == session_id).values(message_seq=Session.message_seq + count)
     return int((await conn.execute(statement.returning(_table.c.message_seq))).scalar_one())
+
+
+async def take_numbers_of_many(conn: AsyncConnection, counts: Mapping[str, int]) -> dict[str, int]:
+    """The same for many sessions, for whoever has locked them: a statement for each different count."""
+    last: dict[str, int] = {}
+    for count in sorted(set(counts.values())):
+        ids = [session_id for session_id, wanted in counts.items() if wanted == count]
+        statement = update(_table).where(Session.id.in_(ids)).values(message_seq=Session.message_seq + count)
+        rows = await conn.execute(statement.returning(_table.c.id, _table.c.message_seq))
+        last |= {row.id: row.message_seq for row in rows.all()}
+    return last
 
 
 _OURS = and_(

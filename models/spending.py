@@ -14,9 +14,10 @@ from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
 from models.base import AnyRow
-from models.budgets import EVERYBODY, BudgetDay, today
+from models.budgets import EVERYBODY, TASK, BudgetDay, today
 from models.conversation import Usage
 from models.groups import AgentGroup
+from models.series import Series
 
 
 class utc_day(FunctionElement[str]):  # noqa: N801 - reads as the SQL function it is
@@ -79,13 +80,14 @@ class Spent:
 
 @dataclass(frozen=True)
 class BudgetState:
-    """One budget today. `user_id` is None for what everybody may spend together. US dollars."""
+    """One budget today: a person's, or a task's (`series_id`), or what everybody may spend together. US dollars."""
 
     folder: str
     user_id: str | None
     spent_usd: float
     held_usd: float
     cap_usd: float
+    series_id: str | None = None
 
     @property
     def left_usd(self) -> float:
@@ -123,15 +125,36 @@ async def start_of_day(conn: AsyncConnection, days_back: int = 0) -> datetime:
 
 
 async def budget_states(conn: AsyncConnection, agent_group_id: str | None = None) -> list[BudgetState]:
-    """Today's budgets of all agents that have one. A person's share is listed once they have spent something."""
+    """Today's budgets of all agents that have one. A person's share is listed once they have spent something, and so is
+    a task's."""
     midnight = await start_of_day(conn)
     query = select(AgentGroup.id, AgentGroup.folder, AgentGroup.config).order_by(AgentGroup.folder)
     if agent_group_id is not None:
         query = query.where(AgentGroup.id == agent_group_id)
     states: list[BudgetState] = []
+    tasks = await _task_states(conn, midnight.date())
     for group in (await conn.execute(query)).all():
         if budget := (group.config or {}).get("budget"):
             states += await _states_of(conn, group, budget, midnight)
+        states += tasks.get(group.id, [])
+    return states
+
+
+async def _task_states(conn: AsyncConnection, day: date) -> dict[str, list[BudgetState]]:
+    """By agent. The day's rows are few, however many tasks there are."""
+    query = (
+        select(BudgetDay.__table__, AgentGroup.folder, Series.daily_usd)
+        .join(AgentGroup, AgentGroup.id == BudgetDay.agent_group_id)
+        .join(Series, BudgetDay.user_id == TASK + Series.id)
+        .where(BudgetDay.day == day.isoformat(), Series.daily_usd.is_not(None))
+        .order_by(Series.id)
+    )
+    states: dict[str, list[BudgetState]] = {}
+    for row in (await conn.execute(query)).all():
+        held, cap = max(row.reserved_usd, 0.0), row.daily_usd + row.extra_usd
+        series_id = row.user_id.removeprefix(TASK)
+        state = BudgetState(row.folder, None, row.spent_usd, held, cap, series_id)
+        states.setdefault(row.agent_group_id, []).append(state)
     return states
 
 
@@ -152,7 +175,8 @@ async def _states_of(
     if cap := budget.get("daily_usd"):
         found.append(state(EVERYBODY, cap))
     if cap := budget.get("user_daily_usd"):
-        found += [state(user, cap) for user in sorted({*days, *spent} - {EVERYBODY})]
+        people = {user for user in {*days, *spent} if user != EVERYBODY and not user.startswith(TASK)}
+        found += [state(user, cap) for user in sorted(people)]
     return found
 
 

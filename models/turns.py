@@ -13,6 +13,7 @@ from sqlalchemy import (
     String,
     Table,
     UniqueConstraint,
+    delete,
     func,
     select,
     text,
@@ -130,6 +131,11 @@ async def has_finished(conn: AsyncConnection, turn_id: str, name: str) -> bool:
     """Whether a call of that tool has done what it was to do in the turn."""
     query = select(Step.id).where(Step.turn_id == turn_id, Step.name == name, Step.status == "finished")
     return bool((await conn.execute(select(query.exists()))).scalar_one())
+
+
+async def forget_unasked(conn: AsyncConnection, turn_id: str) -> None:
+    """A turn ends without its model: the intent to call it, which was written with the opening, comes to nothing."""
+    await conn.execute(delete(Step).where(Step.turn_id == turn_id, Step.kind == "model", Step.status == "started"))
 
 
 async def finish_step(conn: AsyncConnection, step_id: str, *, ok: bool, output: dict[str, Any]) -> None:

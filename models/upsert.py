@@ -17,11 +17,29 @@ async def insert_ignoring(conn: AsyncConnection, table: type[Base], **row: Any) 
     return (await conn.execute(_ignoring(conn.dialect.name, table), row)).one_or_none() is not None
 
 
+async def insert_many_ignoring(conn: AsyncConnection, table: type[Base], rows: list[dict[str, Any]]) -> set[str]:
+    """The same for many rows with the same columns, in one statement; returns the keys of those that were inserted."""
+    if not rows:
+        return set()
+    return set((await conn.execute(_ignoring(conn.dialect.name, table), rows)).scalars())
+
+
 async def insert_or_update(conn: AsyncConnection, table: type[Base], key: list[str], **row: Any) -> None:
     """INSERT, or on the same key UPDATE everything else."""
     changes = {name: value for name, value in row.items() if name not in key}
     statement = _insert(conn.dialect.name, table).values(**row)
     await conn.execute(statement.on_conflict_do_update(index_elements=key, set_=changes))
+
+
+async def insert_or_update_many(
+    conn: AsyncConnection, table: type[Base], key: list[str], changed: list[str], rows: list[dict[str, Any]]
+) -> None:
+    """INSERT many rows with the same columns; where there is one of that key, UPDATE the changed columns."""
+    if not rows:
+        return
+    statement = _insert(conn.dialect.name, table)
+    changes = {name: statement.excluded[name] for name in changed}
+    await conn.execute(statement.on_conflict_do_update(index_elements=key, set_=changes), rows)
 
 
 @cache

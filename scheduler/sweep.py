@@ -1,34 +1,33 @@
-"""Finds what nobody rang for: due messages and retries, stale leases, unsent rows, finished recurring rows, and what
-nobody answered or decided in time.
+"""Finds what nobody rang for: due messages, tasks and retries, stale leases, unsent rows; and does what has a date and
+needs nobody: next rows of recurring work, runs that were missed, and what nobody answered or decided in time.
 
 Every query runs over a partial index that holds only unfinished rows, so its cost grows with what is due, not with
 what exists. Several sweeps at once share the work: PostgreSQL skips rows another one has locked, SQLite has one
 writer, and each row that is rung for is marked, so that the next sweep leaves it alone for a while."""
 
 from dataclasses import dataclass, field
+from typing import Final
 
-from sqlalchemy import Select, func, select, update
+from sqlalchemy import Select, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models.base import AnyRow, now
+from models.base import now
 from models.database import Database
 from models.expiry import expire_waits
 from models.fleet import forget_dead_processes
 from models.groups import AgentGroup
-from models.inbox import RECURRING, MessageIn
+from models.inbox import MessageIn
 from models.outbox import HELD_UP, MessageOut
-from models.sessions import Session, not_leased, not_resting, not_rung
-from models.tasks import write_next
-from scheduler.recurrence import RecurrenceError, next_after
+from models.sessions import Session, not_rung
+from scheduler.recurring import discard_missed, follow_finished
+from scheduler.reminders import repeat_reminders
+from scheduler.ringing import Pace, Rung, Wake, ring_tasks
 
-BATCH = 500
-EXPIRIES = 100  # each closes its cards one by one
+BATCH: Final = 500
+EXPIRIES: Final = 100  # each closes its cards one by one
 
-
-@dataclass(frozen=True)
-class Wake:
-    session_id: str
-    provider: str | None
+# Written out, as in the index that holds only these.
+_CHAT: Final = text("messages_in.status = 'pending' AND messages_in.kind <> 'task'")
 
 
 @dataclass
@@ -41,54 +40,57 @@ class Found:
     full: bool = False
 
 
-async def sweep(db: Database, *, repeat_seconds: float) -> Found:
-    """One look at everything. `repeat_seconds`: how old a wake must be before it counts as lost."""
-    found = Found()
-    await db.transact(_recur)
-    expired, deliveries = await db.transact(_expire)
-    wakes = await db.transact(lambda conn: _due_sessions(conn, repeat_seconds))
-    stale = await db.transact(lambda conn: _stale_leases(conn, repeat_seconds))
-    found.wakes = list({wake.session_id: wake for wake in [*expired, *wakes, *stale]}.values())
-    found.deliveries = [*deliveries, *await db.transact(lambda conn: _due_deliveries(conn, repeat_seconds))]
-    found.doubtful = await db.transact(lambda conn: _doubtful_deliveries(conn, repeat_seconds))
-    found.full = max(len(wakes), len(stale), len(found.deliveries), len(found.doubtful)) >= BATCH
-    found.full |= len(expired) >= EXPIRIES
+async def sweep(db: Database, pace: Pace) -> Found:
+    """One look at everything."""
+    missed = await db.transact(lambda conn: discard_missed(conn, BATCH))
+    followed = await db.transact(lambda conn: follow_finished(conn, BATCH))
+    repeated = await db.transact(lambda conn: repeat_reminders(conn, BATCH))
+    expired, closed = await db.transact(lambda conn: _expire(conn, pace))
+    chats = await db.transact(lambda conn: _due_chats(conn, pace))
+    # While some that nobody is to run are yet to be put away, their sessions would be rung for in vain.
+    tasks = await ring_tasks(db, pace) if missed < BATCH else Rung([])
+    stale = await db.transact(lambda conn: _stale_leases(conn, pace))
+    unsent = await db.transact(lambda conn: _due_deliveries(conn, pace.repeat_seconds))
+    doubtful = await db.transact(lambda conn: _doubtful_deliveries(conn, pace.repeat_seconds))
     await db.transact(forget_dead_processes)
-    return found
+    wakes = {wake.session_id: wake for wake in [*expired, *chats, *tasks.wakes, *stale]}
+    deliveries = [*followed.deliveries, *closed, *unsent]
+    most = max(missed, followed.rows, repeated, len(chats), len(stale), len(unsent), len(doubtful))
+    # Where tasks were taken as soon as they were rung for, there is room for more.
+    full = most >= BATCH or len(expired) >= EXPIRIES or (tasks.more and bool(tasks.wakes))
+    return Found(list(wakes.values()), deliveries, doubtful, full)
 
 
-async def _expire(conn: AsyncConnection) -> tuple[list[Wake], list[str]]:
+async def _expire(conn: AsyncConnection, pace: Pace) -> tuple[list[Wake], list[str]]:
     expired = await expire_waits(conn, EXPIRIES)
-    return await _wakes(conn, expired.sessions), expired.deliveries
+    return await _wakes(conn, pace, expired.sessions), expired.deliveries
 
 
-async def _due_sessions(conn: AsyncConnection, repeat_seconds: float) -> list[Wake]:
+async def _due_chats(conn: AsyncConnection, pace: Pace) -> list[Wake]:
     # No DISTINCT: IN needs none, and SQLite would read the whole table for it.
-    due = select(MessageIn.session_id).where(
-        MessageIn.status == "pending", MessageIn.wakes, MessageIn.process_after <= now()
-    )
-    where = (Session.id.in_(due), Session.status == "active", not_leased(), not_resting(), not_rung(-repeat_seconds))
-    return await _ring(conn, select(Session.id).where(*where))
+    due = select(MessageIn.session_id).where(_CHAT, MessageIn.wakes, MessageIn.process_after <= now())
+    return await _ring(conn, pace, select(Session.id).where(Session.id.in_(due), pace.ringable))
 
 
-async def _stale_leases(conn: AsyncConnection, repeat_seconds: float) -> list[Wake]:
+async def _stale_leases(conn: AsyncConnection, pace: Pace) -> list[Wake]:
     """Sessions whose worker died. They keep their lease columns: the next claim takes over from them."""
-    return await _ring(conn, select(Session.id).where(Session.lease_expires_at < now(), not_rung(-repeat_seconds)))
+    stale = (Session.lease_expires_at < now(), not_rung(-pace.repeat_seconds))
+    return await _ring(conn, pace, select(Session.id).where(*stale))
 
 
-async def _ring(conn: AsyncConnection, sessions: Select[str]) -> list[Wake]:
+async def _ring(conn: AsyncConnection, pace: Pace, sessions: Select[str]) -> list[Wake]:
     chosen = sessions.limit(BATCH).with_for_update(skip_locked=True)
     marked = (
         update(Session).where(Session.id.in_(chosen.scalar_subquery())).values(woken_at=now()).returning(Session.id)
     )
-    return await _wakes(conn, list((await conn.execute(marked)).scalars()))
+    return await _wakes(conn, pace, list((await conn.execute(marked)).scalars()))
 
 
-async def _wakes(conn: AsyncConnection, ids: list[str]) -> list[Wake]:
+async def _wakes(conn: AsyncConnection, pace: Pace, ids: list[str]) -> list[Wake]:
     if not ids:
         return []
     query = (
-        select(Session.id, func.coalesce(Session.provider, AgentGroup.provider).label("provider"))
+        select(Session.id, pace.provider.label("provider"))
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
         .where(Session.id.in_(ids))
     )
@@ -138,20 +140,3 @@ async def _doubtful_deliveries(conn: AsyncConnection, repeat_seconds: float) -> 
         .returning(MessageOut.id)
     )
     return list((await conn.execute(statement)).scalars())
-
-
-async def _recur(conn: AsyncConnection) -> None:
-    """Write the next row of each finished recurring one, in the transaction that marks the old one as followed."""
-    query = select(MessageIn.__table__).where(RECURRING).order_by(MessageIn.session_id).limit(BATCH)
-    query = query.with_for_update(skip_locked=True)
-    for row in (await conn.execute(query)).all():
-        await _follow(conn, row)
-        await conn.execute(update(MessageIn).where(MessageIn.id == row.id).values(recurred=True))
-
-
-async def _follow(conn: AsyncConnection, row: AnyRow) -> None:
-    try:
-        due = next_after(row.recurrence, row.process_after, row.timezone)
-    except RecurrenceError:
-        return  # refused when it is scheduled; a row that got in otherwise ends its series here
-    await write_next(conn, row, row.session_id, due)

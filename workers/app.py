@@ -12,12 +12,13 @@ from typing import Any
 
 from celery import Celery, Task, signals
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
+from celery.schedules import schedule
 from kombu.entity import Exchange, Queue
 
 from adapters.registry import Registry
 from models import schema
 from models.errors import DatabaseDownError, StoreError
-from scheduler.beat import beat_schedule
+from scheduler.beat import beat_schedule, steady_now
 from workers.bells import CeleryBells, agent_queue
 from workers.broker import mend_broker
 from workers.logs import QuietSweeps, configure_logs, hide_secrets
@@ -66,7 +67,10 @@ def make_app(settings: Settings, registry: Registry) -> Celery:
             "unacked_restore_throttle": 1,
         },
         beat_scheduler="celery.beat:Scheduler",  # keeps nothing, so it needs no file
-        beat_schedule=beat_schedule(settings.sweep_seconds),
+        beat_schedule={
+            name: entry | {"schedule": schedule(entry["schedule"], nowfun=steady_now)}
+            for name, entry in beat_schedule(settings.sweep_seconds).items()
+        },
         beat_max_loop_interval=min(1.0, settings.sweep_seconds),
         timezone="UTC",
     )
@@ -75,7 +79,7 @@ def make_app(settings: Settings, registry: Registry) -> Celery:
     return app
 
 
-_TASK_MODULES = ["tasks.messages", "tasks.agent", "tasks.delivery", "tasks.upkeep"]
+_TASK_MODULES = ["tasks.messages", "tasks.agent", "tasks.delivery", "tasks.upkeep", "tasks.retention"]
 
 try:
     settings = load_settings()
@@ -177,7 +181,8 @@ def _check_configuration(sender: Any = None, **_: Any) -> None:
 @signals.celeryd_after_setup.connect
 def _name_node(sender: str, instance: Any, **_: Any) -> None:
     global _node
-    _node = Node(sender, queues=tuple(sorted(instance.app.amqp.queues.consume_from)))
+    slots = instance.max_concurrency or instance.concurrency  # the former if the pool grows and shrinks
+    _node = Node(sender, queues=tuple(sorted(instance.app.amqp.queues.consume_from)), slots=slots)
 
 
 @signals.worker_ready.connect

@@ -3,7 +3,6 @@ those who decide for the agent are asked; their yes (or the next day) lets it go
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -11,9 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.errors import ErrorClass, ProviderError
 from adapters.registry import Registry
 from models.base import AnyRow, new_id
-from models.budgets import EVERYBODY, add_extra, ask_for_more, day_of, reserve, today
+from models.budgets import EVERYBODY, TASK, add_extra, ask_for_more, day_of, reserve, today
 from models.consent import BUDGET, find_approval
 from models.database import Database
+from models.lookup import short
 from models.sessions import Session, end_rest
 from models.turns import Turn
 from workers.consent.approvers import is_public, resolve_approvers
@@ -28,7 +28,7 @@ HELD_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Limit:
-    """So many dollars a day, for everybody (an empty user) or for one person."""
+    """So many dollars a day, for everybody (an empty user), for one person, or for one task (`task:` and its id)."""
 
     user_id: str
     usd: float
@@ -43,14 +43,16 @@ class _OverBudget(Exception):  # noqa: N818 - a way out of a transaction, not an
         self.day = day
 
 
-def limits_of(config: dict[str, Any], user_id: str | None) -> list[Limit]:
-    """What a group's configuration says; none: it may spend what it likes."""
-    budget = config.get("budget") or {}
+def limits_of(turn: OpenedTurn, user_id: str | None) -> list[Limit]:
+    """What the group's configuration and the task's terms say; none: it may spend what it likes."""
+    budget = turn.config.get("budget") or {}
     limits = []
     if budget.get("daily_usd") is not None:
         limits.append(Limit(EVERYBODY, float(budget["daily_usd"])))
     if budget.get("user_daily_usd") is not None and user_id:
         limits.append(Limit(user_id, float(budget["user_daily_usd"])))
+    if turn.terms.daily_usd is not None and turn.series_id is not None:
+        limits.append(Limit(f"{TASK}{turn.series_id}", turn.terms.daily_usd))
     return limits
 
 
@@ -64,7 +66,7 @@ class Purse:
         self._registry = registry
         self._journal = journal
         self._turn = turn
-        self._limits = limits_of(turn.config, user_id)
+        self._limits = limits_of(turn, user_id)
         # Notices to deliver once they are written.
         self.deliveries: list[str] = []
 
@@ -88,8 +90,8 @@ class Purse:
 
     async def _refuse(self, limit: Limit, day: datetime) -> None:
         turn = self._turn
-        whose = "" if limit.user_id == EVERYBODY else f" for {limit.user_id}"
-        reason = f"the daily budget of {turn.folder}{whose} ({dollars(limit.usd)}) is spent"
+        budget = f"the daily budget of {_whose(turn.folder, limit.user_id)}"
+        reason = f"{budget} ({dollars(limit.usd)}) is spent"
         request = self._request(limit, day, reason)
         denied = held = False
         deliveries: list[str] = []
@@ -110,7 +112,7 @@ class Purse:
         await self._journal.write(work)
         self.deliveries += deliveries
         if held:
-            why = f"what is left of the daily budget of {turn.folder}{whose} is held by calls under way"
+            why = f"what is left of {budget} is held by calls under way"
             raise ProviderError(why, ErrorClass.RATE_LIMIT, HELD_SECONDS, False)
         if denied:
             raise ProviderError(f"{reason}, and more was not granted", ErrorClass.BUDGET, None, False)
@@ -137,6 +139,12 @@ class Purse:
             here=Place(here.channel_type, here.platform_id, here.thread_id, public),
             waiting=f"I have to pause: {reason}. Whoever runs me was asked for more; I go on then, or tomorrow.",
         )
+
+
+def _whose(folder: str, user_id: str) -> str:
+    if user_id.startswith(TASK):
+        return f"task {short(user_id)} of {folder}"
+    return folder if user_id == EVERYBODY else f"{folder} for {user_id}"
 
 
 def dollars(usd: float) -> str:

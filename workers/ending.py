@@ -20,6 +20,7 @@ from models.consent import close_questions
 from models.conversation import TranscriptItem, Usage
 from models.database import Database, uninterrupted
 from models.inbox import MessageIn, complete_messages, settle
+from models.notices import owner_notices, store_notices
 from models.outbox import MessageOut, has_left, notice
 from models.people import owner_addresses
 from models.sessions import Released, end_rest, release
@@ -28,7 +29,6 @@ from models.upsert import insert_ignoring
 from workers.actions.sessions import begin_anew
 from workers.failover import Choice
 from workers.journal import Journal, count_lasting
-from workers.notices import owner_notices, store_notices
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
 from workers.verdicts import Failure, GiveUp, Move, Patience, Rest
@@ -120,6 +120,7 @@ class Ending:
             ended = Ended("completed", released.more, deliveries=[row["id"] for row in outbound])
             if anew is not None:
                 ended.wake, ended.session_id = anew.due, anew.session_id
+                ended.deliveries += anew.deliveries
             return ended, stored
 
         return await self._commit(work)

@@ -1,10 +1,11 @@
-"""Which provider runs a turn: the agent's own, or the next of its list when that one cannot."""
+"""Which provider runs a turn: its task's, or the agent's own, or the next of the agent's list when that one cannot."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models.base import AnyRow
+from models.series import DEFAULT_TERMS, Terms
 from workers.settings import Settings
 
 
@@ -21,15 +22,22 @@ class Choice:
         return cls(provider.strip(), model.strip() or None)
 
 
-def choices(session: AnyRow, group: AnyRow, settings: Settings) -> tuple[Choice, ...]:
-    """In the order they are asked, each provider once."""
+def choices(session: AnyRow, group: AnyRow, settings: Settings, terms: Terms = DEFAULT_TERMS) -> tuple[Choice, ...]:
+    """In the order they are asked, each provider once. `terms`: of the task that the turn is a run of."""
     config = group.config or {}
     provider = session.provider or group.provider or settings.default_provider
-    # The default model is one of the default provider's; another vendor does not have it.
-    default_model = settings.default_model if provider == settings.default_provider else None
-    own = Choice(provider, session.model or group.model or default_model, config.get("provider_options") or {})
-    listed = [Choice.parse(str(text)) for text in config.get("fallbacks") or ()]
-    return tuple({choice.provider: choice for choice in [*reversed(listed), own]}.values())[::-1]
+    own = Choice(provider, session.model or group.model, config.get("provider_options") or {})
+    if terms.provider is not None and terms.provider != own.provider:
+        own = Choice(terms.provider)
+    if terms.model is not None:
+        own = replace(own, model=terms.model)
+    if own.model is None and own.provider == settings.default_provider:
+        # The default model is one of the default provider's; another vendor does not have it.
+        own = replace(own, model=settings.default_model)
+    offered: dict[str, Choice] = {}
+    for choice in [own, *(Choice.parse(str(text)) for text in config.get("fallbacks") or ())]:
+        offered.setdefault(choice.provider, choice)
+    return tuple(offered.values())
 
 
 def choose(offered: Sequence[Choice], tried: Collection[str], down: Collection[str]) -> Choice:

@@ -51,7 +51,7 @@ class FollowUps:
     def _told(self, new: list[AnyRow]) -> str:
         if self._plain:
             return "\n".join(plain_text(message) for message in new)
-        return format_prompt(new, self._media.notes)
+        return format_prompt(new, self._media.notes, self._turn.facts)
 
     async def _join(self, new: list[AnyRow]) -> None:
         turn = self._turn

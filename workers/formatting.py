@@ -3,9 +3,11 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from typing import Any, Final, Protocol
 from xml.sax.saxutils import escape, quoteattr
+from zoneinfo import ZoneInfo
 
 
 class Asked(Protocol):
@@ -19,12 +21,30 @@ class Asked(Protocol):
     def content(self) -> dict[str, Any]: ...
     @property
     def created_at(self) -> datetime: ...
+    @property
+    def scheduled_for(self) -> datetime | None: ...
+    @property
+    def timezone(self) -> str: ...
+
+
+@dataclass
+class TaskFacts:
+    """What an agent is told of the tasks of a turn besides their words. `began`: when the turn did, the same for all
+    its attempts. `found`: what the script before a task had to say, as JSON, by the message's number."""
+
+    began: datetime
+    found: dict[int, str] = field(default_factory=dict)
 
 
 _CHATS = ("chat", "chat-sdk")
+# So much later than its date a task may begin without a word about it.
+LATER_SECONDS: Final = 60
+_UNITS: Final = (("day", 86_400), ("hour", 3600), ("minute", 60))
 
 
-def format_prompt(messages: Sequence[Asked], notes: Mapping[int, Sequence[str]] | None = None) -> str:
+def format_prompt(
+    messages: Sequence[Asked], notes: Mapping[int, Sequence[str]] | None = None, facts: TaskFacts | None = None
+) -> str:
     """All messages of a turn as one text. Neighbouring chat messages share a <messages> block; every other kind is a
     section under its own heading. `notes` say, by a message's number, what became of its attachments. A command to the
     agent's program is passed as it is, if it stands alone."""
@@ -43,7 +63,7 @@ def format_prompt(messages: Sequence[Asked], notes: Mapping[int, Sequence[str]] 
             chats.append(_chat(message, (notes or {}).get(message.seq)))
             continue
         close_chats()
-        sections.append(_section(message))
+        sections.append(_section(message, facts))
     close_chats()
     return "\n\n".join(sections)
 
@@ -53,12 +73,14 @@ def is_raw(messages: Sequence[Asked]) -> bool:
     return len(messages) == 1 and messages[0].content.get("raw") is True
 
 
-def plain_text(message: Asked) -> str:
+def plain_text(message: Asked, facts: TaskFacts | None = None) -> str:
     """What was asked, without markup: what rules and scripts match on."""
     content = message.content
     match message.kind:
         case "task":
-            return str(content.get("prompt") or "")
+            found = facts.found.get(message.seq) if facts is not None else None
+            prompt = str(content.get("prompt") or "")
+            return prompt if found is None else f"{prompt}\n\nScript output:\n{found}"
         case "chat" | "chat-sdk":
             return str(content.get("text") or "")
         case _:
@@ -87,13 +109,18 @@ def _attachment(attachment: Any) -> str:
     return escape(_clean(f"[{attachment.get('type', 'file')}: {name}]"))
 
 
-def _section(message: Asked) -> str:
+def _section(message: Asked, facts: TaskFacts | None) -> str:
     content = message.content
     match message.kind:
         case "task":
             lines = ["[SCHEDULED TASK]"]
-            if "script_output" in content:
-                lines += ["Script output:", escape(_json(content["script_output"]))]
+            if message.scheduled_for is not None:
+                lines.append(f"Scheduled for: {_date(message.scheduled_for, message.timezone, facts)}")
+            found = facts.found.get(message.seq) if facts is not None else None
+            if found is None and "script_output" in content:  # a producer's, who has looked for itself
+                found = _json(content["script_output"])
+            if found is not None:
+                lines += ["Script output:", escape(_clean(found))]
             lines += ["Instructions:", _unheaded(escape(_clean(str(content.get("prompt") or ""))))]
         case "webhook":
             source = f"{content.get('source', 'unknown')}/{content.get('event', 'event')}"
@@ -110,6 +137,27 @@ def _section(message: Asked) -> str:
 
 def _time(message: Asked) -> str:
     return message.created_at.strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def _date(date: datetime, zone: str, facts: TaskFacts | None) -> str:
+    """In the task's own zone, as whoever wrote it thinks of it; and by how much its run is later."""
+    words = f"{date.astimezone(_zone(zone)):%a %Y-%m-%d %H:%M:%S %z} ({escape(_one_line(zone))})"
+    later = (facts.began - date).total_seconds() if facts is not None else 0.0
+    return f"{words}; begun {_span(later)} later" if later > LATER_SECONDS else words
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # not in this machine's table, or no name at all
+        return UTC
+
+
+def _span(seconds: float) -> str:
+    """In the largest unit there are two of: precise enough to judge by."""
+    unit, size = next((one for one in _UNITS if seconds >= 2 * one[1]), _UNITS[-1])
+    count = int(seconds // size)
+    return f"{count} {unit}{'s' * (count != 1)}"
 
 
 def _attribute(value: object) -> str:

@@ -73,6 +73,7 @@ class ModelJournal:
         self._media = media
         self._steps = recalled.steps
         self._messages = turn.messages
+        self._facts = turn.facts
         self._model = turn.model
         self._through = turn.number - 1
         self._budgeted = budgeted
@@ -210,7 +211,7 @@ class ModelJournal:
     def _joined(self, asked: dict[str, Any]) -> tuple[Item, ...]:
         wanted = set(asked.get("messages", ()))
         rows = [message for message in self._messages if message.seq in wanted]
-        said = [format_prompt(rows, self._media.notes)] if rows else []
+        said = [format_prompt(rows, self._media.notes, self._facts)] if rows else []
         words = [Said("user", text) for text in [*said, *asked.get("pushed", ())]]
         return (*self._media.shown(rows), *words)
 

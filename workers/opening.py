@@ -23,9 +23,12 @@ from models.groups import how_it_runs
 from models.inbox import TRAVELS_ALONE_AFTER, batch, begin_processing, due_messages, messages_of_turn, settle
 from models.outbox import has_left
 from models.programs import count_left, interrupted_at
+from models.series import DEFAULT_TERMS, Terms, find_series, terms_of, terms_of_series
 from models.sessions import Lease, claim, give_back_turn_number, session_exists
 from models.turns import Turn, has_effects, open_turn, set_turn
+from scheduler.following import is_missed
 from workers.failover import Choice, choices, choose
+from workers.formatting import TaskFacts
 from workers.model_journal import Recalled, recall
 from workers.settings import Settings
 
@@ -55,8 +58,12 @@ class OpenedTurn:
     tried: tuple[str, ...]
     waited_seconds: float  # for limits and outages, so far
     messages: list[AnyRow]
+    facts: TaskFacts
     event_seq: int
     started: AnyEvent
+    # The task it is a run of, and how that one is run.
+    series_id: str | None = None
+    terms: Terms = DEFAULT_TERMS
     recalled: Recalled | None = None  # for a provider whose tool loop is ours
     # Where its program was interrupted in the middle of it, if what it remembers was kept then (`ProgramState`).
     interrupted: AnyRow | None = None
@@ -98,9 +105,9 @@ async def open_next(
     if session is None:
         raise NothingToDo if await session_exists(conn, session_id) else NoSuchSession
     group = await how_it_runs(conn, session.agent_group_id)
-    due = await due_messages(conn, session_id)
-    unfinished = await open_turn(conn, session_id) if any(message.turn_id for message in due) else None
-    offered = choices(session, group, settings)
+    taken = await _take(conn, session, settings)
+    messages, unfinished = taken.messages, taken.unfinished
+    offered = choices(session, group, settings, taken.terms)
     tried = tuple(unfinished.tried or ()) if unfinished is not None else ()
     down = await providers_down(conn) if len(offered) > 1 else set()
     choice = choose(offered, tried, down)
@@ -113,24 +120,14 @@ async def open_next(
     model = choice.model or (driver.default_model if isinstance(driver, ModelProvider) else None)
     verdict = None
     interrupted: AnyRow | None = None
-    if unfinished is not None:
-        messages = await messages_of_turn(conn, unfinished.id)
-        interrupted = await interrupted_at(conn, session_id, provider, unfinished.id)
-        verdict = await _verdict(conn, registry, settings, unfinished, messages, provider, interrupted)
-        if verdict is None and interrupted is None and await _may_split(conn, unfinished, messages):
-            # One of them may be what kills it: they go on one by one, in their order.
-            await _split(conn, unfinished.id)
-            due = await due_messages(conn, session_id)
-            unfinished = None
     if unfinished is None:
-        messages = batch(due)
-        if not messages:
-            raise NothingToDo
         turn_id, number, attempt = new_id(), session.turn_seq, 1
         turn = {"id": turn_id, "session_id": session_id, "number": number, "provider": provider, "model": model}
         turn |= _facts(driver)
         await conn.execute(_INSERT_TURN, turn | {"worker": owner, "lease_token": lease.token})
     else:
+        interrupted = await interrupted_at(conn, session_id, provider, unfinished.id)
+        verdict = await _verdict(conn, registry, settings, unfinished, messages, provider, interrupted)
         turn_id, number, attempt = unfinished.id, unfinished.number, unfinished.attempt + 1
         await give_back_turn_number(conn, session_id)
         changes = {"status": "running", "attempt": attempt, "provider": provider, "model": model, **_facts(driver)}
@@ -169,13 +166,67 @@ async def open_next(
         tried=tried,
         waited_seconds=_waited(unfinished, session.activity_since),
         messages=messages,
+        facts=TaskFacts(unfinished.started_at if unfinished is not None else session.activity_since),
         event_seq=session.event_seq,
         started=started,
+        series_id=taken.series_id,
+        terms=taken.terms,
         recalled=recalled,
         interrupted=interrupted,
         verdict=verdict,
-        leftover=any(message.wakes for message in due if message.id not in {taken.id for taken in messages}),
+        leftover=taken.leftover,
     )
+
+
+@dataclass(frozen=True)
+class _Taken:
+    """What a turn is about. `unfinished`: the turn that an earlier worker left, if it is that one. `leftover`: others
+    are due. `series_id` and `terms`: of the one task it may be a run of."""
+
+    messages: list[AnyRow]
+    unfinished: AnyRow | None
+    leftover: bool
+    series_id: str | None
+    terms: Terms
+
+
+async def _take(conn: AsyncConnection, session: AnyRow, settings: Settings) -> _Taken:
+    """Decided before anybody asks whose queue this is: whichever worker looks finds the same."""
+    due = await _due(conn, session)
+    unfinished = await open_turn(conn, session.id) if any(message.turn_id for message in due) else None
+    if unfinished is not None:
+        messages = await messages_of_turn(conn, unfinished.id)
+        if not _is_lost(unfinished, messages, settings) and await _may_split(conn, unfinished, messages):
+            # One of them may be what kills it: they go on one by one, in their order.
+            await _split(conn, unfinished.id)
+            due, unfinished = await _due(conn, session), None
+    if unfinished is None:
+        messages = batch(due)
+        if not messages:
+            raise NothingToDo
+    ids = {message.id for message in messages}
+    leftover = any(message.wakes for message in due if message.id not in ids)
+    series_id = next((message.series_id for message in messages if message.series_id is not None), None)
+    terms = await terms_of_series(conn, series_id) if series_id is not None else DEFAULT_TERMS
+    return _Taken(messages, unfinished, leftover, series_id, terms)
+
+
+async def _due(conn: AsyncConnection, session: AnyRow) -> list[AnyRow]:
+    """What is due in a session, without the runs that come too late for their task: the sweep puts those away."""
+    due = await due_messages(conn, session.id)
+    late = {
+        message.id: message.series_id
+        for message in due
+        if message.series_id is not None
+        and message.turn_id is None
+        and not message.tries
+        and is_missed(message.process_after, message.created_at, session.activity_since)
+    }
+    if not late:
+        return due
+    series = await find_series(conn, list(set(late.values())))
+    missed = {row_id for row_id, of in late.items() if terms_of(series.get(of)).catch_up == "skip"}
+    return [message for message in due if message.id not in missed]
 
 
 async def _verdict(
@@ -188,8 +239,8 @@ async def _verdict(
     interrupted: AnyRow | None,
 ) -> tuple[ErrorClass, str] | None:
     """Whether an unfinished turn must not be continued. One found `running` lost its worker; `waiting` is a retry."""
-    tries = max(message.tries for message in messages)
-    if turn.status == "running" and tries >= settings.max_tries:
+    if _is_lost(turn, messages, settings):
+        tries = max(message.tries for message in messages)
         return ErrorClass.WORKER_LOST, f"{tries} attempts ended without a word, the last on {turn.worker}"
     if interrupted is not None:
         # A program goes on where it was interrupted. What it has said since then is not in its memory; it will be told
@@ -204,6 +255,10 @@ async def _verdict(
             "an earlier attempt had already said something; running it again would say it twice",
         )
     return None
+
+
+def _is_lost(turn: AnyRow, messages: list[AnyRow], settings: Settings) -> bool:
+    return bool(turn.status == "running" and max(message.tries for message in messages) >= settings.max_tries)
 
 
 def _waited(unfinished: AnyRow | None, at: datetime) -> float:
@@ -239,10 +294,12 @@ def _driver(registry: Registry, provider: str) -> AnyProvider | None:
 
 async def _may_split(conn: AsyncConnection, turn: AnyRow, messages: list[AnyRow]) -> bool:
     """A batch that failed twice is taken apart, unless it has had effects: its journal knows of them, a new turn's
-    would not."""
+    would not. Nor if its program can go on where it was interrupted."""
     if sum(message.wakes for message in messages) < 2 or messages[0].tries < TRAVELS_ALONE_AFTER:
         return False
-    return not await has_effects(conn, turn.id) and not await has_left(conn, turn.id)
+    if await has_effects(conn, turn.id) or await has_left(conn, turn.id):
+        return False
+    return await interrupted_at(conn, turn.session_id, turn.provider, turn.id) is None
 
 
 async def _split(conn: AsyncConnection, turn_id: str) -> None:

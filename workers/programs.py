@@ -43,6 +43,7 @@ from workers.guarding import ALLOWED, KEY, FleetGuard
 from workers.journal import Journal
 from workers.opening import OpenedTurn
 from workers.runtime import Runtime
+from workers.scripts import KEY as SCRIPT
 from workers.tool_binding import Binding
 from workers.toolbox import JournaledToolBox
 from workers.verdicts import Failure
@@ -162,13 +163,14 @@ class ProgramRun:
             return asked if self._turn.attempt == 1 else await self._done_before() + asked
         known = set(interrupted.messages_known or ())
         missed = [message for message in self._turn.messages if message.seq not in known]
-        said = _MEANWHILE.format(messages=format_prompt(missed, notes)) if missed else ""
+        said = _MEANWHILE.format(messages=format_prompt(missed, notes, self._turn.facts)) if missed else ""
         return await self._going_on(interrupted, tools) + said
 
     async def _done_before(self) -> str:
         """What an attempt has done whose memory is lost: what is not to be done twice is told."""
         await self._journal.write(lambda conn, _: abandon_waits(conn, self._turn.id))
         steps = await self._runtime.db.read(lambda conn: steps_of_turn(conn, self._turn.id))
+        steps = [step for step in steps if step.kind == "tool" and not step.key.startswith(SCRIPT)]  # the agent's own
         begun = [step for step in steps if step.status == "started" and not step.idempotent]
         done = [step for step in steps if step.status == "finished"] + begun
         return _DONE_BEFORE.format(what="\n".join(map(_was_done, done[-MOST_TOLD:]))) if done else ""

@@ -47,6 +47,8 @@ log = structlog.get_logger()
 
 # Each may take some 40 MB while it is fetched and written.
 ATTACHMENTS_AT_ONCE: Final = 4
+# Scripts before tasks: many have the same date, and each has 30 seconds of a machine that must not be everybody's.
+SCRIPTS_AT_ONCE: Final = 8
 # A sandbox that did not hold is tried again after so many seconds: somebody may have mended the machine.
 PROBE_AGAIN_SECONDS: Final = 60.0
 # What a machine can do does not change while a process lives, and finding out takes a tenth of a second.
@@ -60,6 +62,7 @@ class Node:
     name: str
     kind: str = "worker"
     queues: tuple[str, ...] = ()
+    slots: int | None = None  # how many tasks it runs at a time
 
 
 class Runtime:
@@ -84,6 +87,7 @@ class Runtime:
         self._probe_again = math.inf
         self._probed: asyncio.Future[Sandbox | None] | None = None
         self.fetching: Final = asyncio.Semaphore(ATTACHMENTS_AT_ONCE)
+        self.scripts: Final = asyncio.Semaphore(SCRIPTS_AT_ONCE)
         self.outbox: Final = Outbox(settings.workspace_root)
         self.homes: Final = Homes(settings.workspace_root, settings.sandbox_uid)
         self.admission: Final = Admission()
@@ -186,6 +190,7 @@ class Runtime:
                     pid=os.getpid(),
                     queues=list(self.node.queues),
                     running=running,
+                    slots=self.node.slots,
                 ),
                 patience=1,
             )

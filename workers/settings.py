@@ -6,10 +6,14 @@ import json
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import AliasChoices, Field, ValidationError, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 EMBEDDED_FILE = "embedded.json"
+# Platforms repeat a message for days when they got no answer: that it was heard before is known by its row.
+LEAST_KEEP_DAYS = 7
+MOST_KEEP_DAYS = 36_500
 
 
 class SettingsError(Exception):
@@ -62,8 +66,25 @@ class Settings(BaseSettings):
     pool: str = Field("workers.pool:TaskPool", description="Celery's pool; `-P threads` and `-P solo` work as well")
     database_pool: int = Field(8, ge=2, description="connections per process")
     database_prepare: bool = Field(True, description="prepared statements; off for a PgBouncer before 1.24")
+    keep_days: int = Field(
+        0, ge=0, le=MOST_KEEP_DAYS, description="finished rows older than this are removed; 0: none, else at least 7"
+    )
+    keep_refused_days: int = Field(
+        30, ge=0, le=MOST_KEEP_DAYS, description="the same for input that was refused; 0: it stays"
+    )
+    archive: Path | None = Field(None, description="a folder where rows are kept before they are removed")
     log_level: str = "INFO"
     log_json: bool = False
+
+    @field_validator("keep_days")
+    @classmethod
+    def _long_enough(cls, days: int) -> int:
+        if 0 < days < LEAST_KEEP_DAYS:
+            raise PydanticCustomError(
+                "keep_days", "{days} days are too few: give at least {least}, or 0 to keep everything",
+                {"days": days, "least": LEAST_KEEP_DAYS},
+            )  # fmt: skip
+        return days
 
     @property
     def broker(self) -> str:

@@ -27,7 +27,7 @@ from adapters.tool_port import Tool, ToolContext
 from adapters.web import Web
 from adapters.workspace import Workspace
 from models.base import AnyRow, new_id, storable
-from models.consent import expire_question, find_question
+from models.consent import expire_question, find_approval, find_question
 from models.database import Database
 from models.turns import Step, count_steps, find_step, finish_step
 from models.upsert import insert_ignoring
@@ -46,6 +46,10 @@ MAX_KEY = 200
 PROGRESS_SECONDS = 5.0
 EFFECT_UNKNOWN = (
     "This call was begun by a worker that died; whether it took effect is unknown. Check before you repeat it."
+)
+NO_SANDBOX = (
+    "there is no sandbox here, so a script could not be run (longshore doctor says why); leave it out, and ask yourself "
+    "in the prompt to do what it would have done"
 )
 
 
@@ -118,11 +122,11 @@ class JournaledToolBox:
             tool, checked = self._checked(name, arguments)
             if tool.admin_only:
                 await self._check_admin(tool)
+            risky = await self._is_risky(tool, checked, earlier)
         except ToolError as error:
             refused = ToolOutcome(self._bounded(str(error)), ok=False)
             # One that waited for a person and cannot be made any more waits no longer.
             return refused if earlier is None else await self._finish(earlier.id, call_id, name, refused)
-        risky = tool.risky or name in self._caller.policy.approve
         if risky:
             step_id, refusal = await self._approved(earlier, key, tool, arguments)
             if refusal is not None:
@@ -155,6 +159,19 @@ class JournaledToolBox:
                 f"{tool.name} is for admins of this agent, and not everybody you are answering is one. "
                 "An owner can make somebody one; you cannot."
             )
+
+    async def _is_risky(self, tool: Tool[Any], checked: Any, earlier: AnyRow | None) -> bool:
+        """Whether somebody must approve this call. What was put to somebody stays with them: whoever has become an
+        admin meanwhile does not undo a no."""
+        if tool.brings_code(checked):
+            if self._equipment.sandbox is None:
+                raise ToolError(NO_SANDBOX)
+            step_id = earlier.id if earlier is not None else None
+            if step_id is not None and await self._db.read(lambda conn: find_approval(conn, step_id)) is not None:
+                return True
+            if not await self._db.read(self._caller.is_admin):
+                return True
+        return tool.risky or tool.name in self._caller.policy.approve
 
     async def _approved(
         self, earlier: AnyRow | None, key: str, tool: Tool[Any], arguments: Mapping[str, Any]

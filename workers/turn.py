@@ -42,6 +42,7 @@ from workers.outfitting import outfit
 from workers.programs import CHANGE_FILES, CUT_SHORT, PARKED, PROGRAM_USD, ProgramRun
 from workers.replies import ReplyTo
 from workers.runtime import Runtime
+from workers.scripts import Found, TaskScript
 from workers.system_prompt import system_prompt
 from workers.takeover import Takeover
 from workers.tool_loop import ToolLoop
@@ -129,6 +130,8 @@ class _Attempt:
         self._mail = Mail(runtime.db, turn.lease.session_id)
         self._watches = False
         self._unpaid: list[UsageReport] = []
+        # The agent need not be asked, or cannot be: what its turn leaves behind then.
+        self._spared: Memory | None = None
 
     async def run(self, *, stopped: bool) -> Ended:
         with self._runtime.leases.hold(self._turn.lease, self._job) as self._held:
@@ -162,6 +165,8 @@ class _Attempt:
             return await self._ending.fail(failure, other, self._interrupted(failure.message))
         if self._mail.cut_short:
             return await self._ending.hand_over(self._interrupted(CUT_SHORT))
+        if self._spared is not None:
+            return await self._ending.complete([], [], [], self._spared)
         try:
             return await self._complete()
         except StoreError:
@@ -172,6 +177,10 @@ class _Attempt:
             return await self._ending.fail(Failure(ErrorClass.INTERNAL, why, retryable=False))
 
     async def _attempt(self) -> Failure | None:
+        if self._turn.terms.script is not None:
+            failure = await self._ask_script()
+            if failure is not None or self._spared is not None:
+                return await self._judge(failure)
         async with Typing(self._runtime, ReplyTo.to_last_of(self._turn.lease.session_id, self._turn.messages)):
             failure = await self._ask_provider()
             if self._program is not None:
@@ -179,6 +188,17 @@ class _Attempt:
                 if (parked := await self._program.waits()) is not None:
                     raise parked
             return await self._judge(failure)
+
+    async def _ask_script(self) -> Failure | None:
+        """Whether there is anything to do. What rides along with a task that the agent never sees waits for the next
+        turn, also when the script failed."""
+        script = TaskScript(self._runtime, self._turn, self._journal)
+        found = await script.ask()
+        failure = found if isinstance(found, Failure) else None
+        if (isinstance(found, Found) and not found.wakes) or (failure and failure.error_class is ErrorClass.SCRIPT):
+            self._spared = Memory(write=script.leave)
+            self._turn.messages[:] = [message for message in self._turn.messages if message.wakes]
+        return failure
 
     async def _put_away(self, parked: ParkedError) -> Ended:
         """A program that could not go on from where it is would have asked in vain."""
@@ -201,7 +221,9 @@ class _Attempt:
         return await self._ending.complete(heard.results, said, heard.usage, Memory(heard.continuation), reset=reset)
 
     def _interrupted(self, reason: str) -> Memory:
-        return NOTHING_NEW if self._program is None else self._program.interrupted(reason, self._heard.results)
+        if self._program is None:
+            return self._spared or NOTHING_NEW
+        return self._program.interrupted(reason, self._heard.results)
 
     async def _is_decided(self, conn: AsyncConnection) -> bool:
         """Whether what a turn that is being parked waits for has come meanwhile. A program goes on when it all has."""
@@ -315,14 +337,14 @@ class _Attempt:
         await media.prepare(turn.messages)
         for note in media.problems:
             self._journal.add(Progress(text=note))
-        self._prompt = format_prompt(turn.messages, media.notes)
+        self._prompt = format_prompt(turn.messages, media.notes, turn.facts)
         policy = parse_policy(turn.config)
         tools = self._tools = await outfit(
             runtime, turn, self._journal, self._watchdog, provider, policy, workspace, servers, self._key_prefix
         )
         given = QueryInput(
             prompt=self._prompt,
-            messages=tuple(plain_text(message) for message in turn.messages),
+            messages=tuple(plain_text(message, turn.facts) for message in turn.messages),
             raw=is_raw(turn.messages),
             tools=tools,
             attempt=turn.attempt,
@@ -367,7 +389,7 @@ class _Attempt:
         workspace_root, specs = runtime.settings.workspace_root, given.tools.specs
         prompt = await system_prompt(workspace_root, turn.folder, turn.name, specs, given.policy)
         reply_to = ReplyTo.to_last_of(turn.lease.session_id, turn.messages)
-        budgeted = bool(limits_of(turn.config, reply_to.sender_id))
+        budgeted = bool(limits_of(turn, reply_to.sender_id))
         self._notebook = ModelJournal(self._journal, turn, reply_to.sender_id, media, budgeted=budgeted)
         self._purse = Purse(runtime.db, runtime.registry, self._journal, turn, reply_to.sender_id)
         self._loop = ToolLoop(

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 from adapters.actions import AddReaction, EditMessage, Place, Send, SendToAgent
 from adapters.errors import ToolError
 from adapters.tool_port import Tool, ToolArguments, ToolContext
+from adapters.tools.dates import MAX_DATE, MAX_RECURRENCE, MAX_TIMEZONE, read_date
 from adapters.workspace import Workspace
 
 MAX_FILE_BYTES = 20 << 20
@@ -26,10 +27,30 @@ class SendMessageArguments(ToolArguments):
     channel: str | None = Field(None, max_length=50, description="another place: its platform, with platformId")
     platform_id: str | None = Field(None, alias="platformId", max_length=255, description="and the place on it")
     thread_id: str | None = Field(None, alias="threadId", max_length=255)
+    deliver_after: str | None = Field(
+        None,
+        alias="deliverAfter",
+        max_length=MAX_DATE,
+        description="not at once but then, as a reminder: ISO 8601 with a UTC offset, like 2026-01-31T09:00:00+01:00",
+    )
+    recurrence: str | None = Field(
+        None,
+        max_length=MAX_RECURRENCE,
+        description="the same text again and again: cron (0 9 * * 1-5) or @daily, @hourly, @weekly; without "
+        "deliverAfter from its next date on",
+    )
+    timezone: str = Field("UTC", max_length=MAX_TIMEZONE, description="IANA name; cron is read in it")
 
 
 async def _send_message(arguments: SendMessageArguments, context: ToolContext) -> Send:
-    return Send({"text": arguments.text}, to=_place(arguments, context))
+    date = arguments.deliver_after
+    return Send(
+        {"text": arguments.text},
+        to=_place(arguments, context),
+        deliver_after=read_date(date, "deliverAfter") if date else None,
+        recurrence=(arguments.recurrence or "").strip() or None,
+        timezone=arguments.timezone,
+    )
 
 
 def _place(arguments: SendMessageArguments, context: ToolContext) -> Place | None:
@@ -49,7 +70,9 @@ def _place(arguments: SendMessageArguments, context: ToolContext) -> Place | Non
 SEND_MESSAGE = Tool(
     "send_message",
     "Sends a message at once, while you go on working: to the current conversation, or to another place you may write "
-    "to. Your final answer is sent by itself; do not repeat it here.",
+    "to. Your final answer is sent by itself; do not repeat it here. With deliverAfter or recurrence it is a reminder: "
+    "the text is sent at its date just as you wrote it, without asking you again (for work to be done then, use "
+    "schedule_task). list_tasks shows it, cancel_task takes it back.",
     SendMessageArguments,
     _send_message,
     idempotent=True,

@@ -1,47 +1,98 @@
 """Work for later: tasks the agent gives itself, once or again and again.
 
-Each returns an action; a task is a message to the agent's own session with a date, written with the call's result."""
+Each returns an action; a task is a message to the agent's own session with a date, written with the call's result.
+Which provider runs a task is not for agents to say."""
 
-from datetime import datetime
 from typing import Any, Final, Literal
 
 from pydantic import Field
 
-from adapters.actions import ChangeTask, ListTasks, ScheduleTask
+from adapters.actions import (
+    MAX_JITTER,
+    MAX_PAUSE_AFTER,
+    MAX_SCRIPT,
+    MAX_USD,
+    ChangeTask,
+    ListTasks,
+    ScheduleTask,
+)
 from adapters.errors import ToolError
 from adapters.tool_port import Tool, ToolArguments, ToolContext
+from adapters.tools.dates import MAX_DATE, MAX_RECURRENCE, MAX_TIMEZONE, read_date
 
 MAX_PROMPT: Final = 20_000
-MAX_RECURRENCE: Final = 100
-MAX_TIMEZONE: Final = 50
-# Scripts are part of the contract agents know; until they can be run they are refused rather than forgotten.
-NO_SCRIPTS: Final = "scripts before a task are not available in this release; leave script out"
-_SCRIPT_FIELD: Any = Field(None, max_length=20_000, description="not available in this release: leave it out")
 _TASK_ID: Any = Field(alias="taskId", min_length=8, max_length=36, description="the task, as list_tasks shows it")
 
 
-class ScheduleTaskArguments(ToolArguments):
+class _Terms(ToolArguments):
+    """How a task is run; what is left out is as usual, or stays as it is."""
+
+    script: str | None = Field(
+        None,
+        max_length=MAX_SCRIPT,
+        description="bash that is run first, in your sandbox, for at most 30 seconds. Its last line must be JSON: "
+        '{"wakeAgent": false} spares you this run, {"wakeAgent": true, "data": ...} shows you the data. An admin must '
+        "ask for it or approve it",
+    )
+    catch_up: Literal["skip", "one", "all"] | None = Field(
+        None,
+        alias="catchUp",
+        description="dates missed while nobody could run it: skip them, make up for all with one run (as usual), or "
+        "run each",
+    )
+    overlap: Literal["skip", "queue"] | None = Field(
+        None, description="dates that come while it still runs: skip them (as usual), or run them afterwards"
+    )
+    jitter_seconds: int | None = Field(
+        None, alias="jitterSeconds", ge=0, le=MAX_JITTER, description="each run begins up to so many seconds later"
+    )
+    pause_after: int | None = Field(
+        None,
+        alias="pauseAfter",
+        ge=0,
+        le=MAX_PAUSE_AFTER,
+        description="it is paused after so many failures in a row: 5 as usual; 0: never",
+    )
+
+    def terms(self) -> dict[str, Any]:
+        """Those that were given."""
+        names = ("script", "catch_up", "overlap", "jitter_seconds", "pause_after")
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+
+class _NewTask(ToolArguments):
     prompt: str = Field(min_length=1, max_length=MAX_PROMPT, description="what you are to do then, in full")
-    process_after: str = Field(
+    process_after: str | None = Field(
+        None,
         alias="processAfter",
-        max_length=60,
-        description="when it runs first: ISO 8601 with a UTC offset, for example 2026-01-31T09:00:00+01:00",
+        max_length=MAX_DATE,
+        description="when it runs first: ISO 8601 with a UTC offset, for example 2026-01-31T09:00:00+01:00. With a "
+        "recurrence it may be left out: then at its next date",
     )
     recurrence: str | None = Field(
         None, max_length=MAX_RECURRENCE, description="again and again: cron (0 9 * * 1-5) or @daily, @hourly, @weekly"
     )
     timezone: str = Field("UTC", max_length=MAX_TIMEZONE, description="IANA name; cron is read in it")
-    script: str | None = _SCRIPT_FIELD
+    daily_usd: float | None = Field(
+        None, alias="dailyUsd", gt=0, le=MAX_USD, description="what its runs may cost in a day, in US dollars"
+    )
+
+
+class ScheduleTaskArguments(_Terms, _NewTask):
+    pass
 
 
 async def _schedule_task(arguments: ScheduleTaskArguments, context: ToolContext) -> ScheduleTask:
-    if arguments.script:
-        raise ToolError(NO_SCRIPTS)
+    recurrence = (arguments.recurrence or "").strip() or None
+    if not arguments.process_after and recurrence is None:
+        raise ToolError("say when it runs: give processAfter, or a recurrence, or both")
+    cap = {"daily_usd": arguments.daily_usd} if arguments.daily_usd is not None else {}
     return ScheduleTask(
         _prompt(arguments.prompt),
-        _date(arguments.process_after),
-        arguments.recurrence or None,
+        read_date(arguments.process_after, "processAfter") if arguments.process_after else None,
+        recurrence,
         arguments.timezone,
+        arguments.terms() | cap,
     )
 
 
@@ -51,21 +102,9 @@ def _prompt(text: str) -> str:
     return text
 
 
-def _date(text: str) -> datetime:
-    try:
-        date = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise ToolError(
-            f"processAfter: {text!r} is not an ISO 8601 timestamp; write it like 2026-01-31T09:00:00+01:00"
-        ) from None
-    if date.tzinfo is None:
-        raise ToolError(
-            f"processAfter: {text!r} does not say in which zone it is meant; add the offset, "
-            f"for example {date.isoformat()}+01:00, or Z for UTC"
-        )
-    if not 1970 < date.year < 3000:
-        raise ToolError("processAfter must lie between the years 1971 and 2999")
-    return date
+def _brings_script(arguments: _Terms) -> bool:
+    """Taking one away needs nobody's word."""
+    return bool(arguments.script and arguments.script.strip())
 
 
 SCHEDULE_TASK = Tool(
@@ -75,6 +114,7 @@ SCHEDULE_TASK = Tool(
     ScheduleTaskArguments,
     _schedule_task,
     idempotent=True,
+    brings_code=_brings_script,
 )
 
 
@@ -84,7 +124,7 @@ async def _list_tasks(arguments: ToolArguments, context: ToolContext) -> ListTas
 
 LIST_TASKS = Tool(
     "list_tasks",
-    "Lists the scheduled tasks of this conversation: id, next date, how often, and what is to be done.",
+    "Lists the scheduled tasks and reminders of this conversation: id, next date, how often, and what is to be done.",
     ToolArguments,
     _list_tasks,
     idempotent=True,
@@ -104,8 +144,8 @@ def _changing(change: Literal["cancel", "pause", "resume"], description: str) ->
 
 CANCEL_TASK = _changing(
     "cancel",
-    "Cancels a scheduled task of this conversation: it does not run again. From within its own run, this one is the "
-    "last.",
+    "Cancels a scheduled task or a reminder of this conversation: it does not run again. From within its own run, this "
+    "one is the last.",
 )
 PAUSE_TASK = _changing("pause", "Pauses a scheduled task of this conversation until resume_task.")
 RESUME_TASK = _changing(
@@ -115,42 +155,52 @@ RESUME_TASK = _changing(
 )
 
 
-class UpdateTaskArguments(ToolArguments):
+class _ChangedTask(ToolArguments):
     task_id: str = _TASK_ID
     prompt: str | None = Field(None, max_length=MAX_PROMPT, description="what is to be done instead")
     recurrence: str | None = Field(
         None, max_length=MAX_RECURRENCE, description="another cron; empty: it runs once more and not again"
     )
     process_after: str | None = Field(
-        None, alias="processAfter", max_length=60, description="another next date: ISO 8601 with a UTC offset"
+        None, alias="processAfter", max_length=MAX_DATE, description="another next date: ISO 8601 with a UTC offset"
     )
     timezone: str | None = Field(None, max_length=MAX_TIMEZONE, description="another zone: an IANA name")
-    script: str | None = _SCRIPT_FIELD
+    daily_usd: float | None = Field(
+        None,
+        alias="dailyUsd",
+        ge=0,
+        le=MAX_USD,
+        description="what its runs may cost in a day, in US dollars; 0: no cap",
+    )
+
+
+class UpdateTaskArguments(_Terms, _ChangedTask):
+    pass
 
 
 async def _update_task(arguments: UpdateTaskArguments, context: ToolContext) -> ChangeTask:
-    if arguments.script:
-        raise ToolError(NO_SCRIPTS)
-    fields: dict[str, Any] = {}
+    fields: dict[str, Any] = arguments.terms()
     if arguments.prompt is not None:
         fields["prompt"] = _prompt(arguments.prompt)
     if arguments.process_after is not None:
-        fields["process_after"] = _date(arguments.process_after)
+        fields["process_after"] = read_date(arguments.process_after, "processAfter")
     if arguments.recurrence is not None:
         fields["recurrence"] = arguments.recurrence.strip() or None
     if arguments.timezone is not None:
         fields["timezone"] = arguments.timezone
-    if arguments.script is not None:  # empty: there is none to remove, and that is fine
-        fields["script"] = None
+    if arguments.daily_usd is not None:
+        fields["daily_usd"] = arguments.daily_usd or None
     if not fields:
-        raise ToolError("nothing to change: give prompt, recurrence, processAfter or timezone")
+        raise ToolError("nothing to change: give prompt, recurrence, processAfter, timezone, or how it is to be run")
     return ChangeTask(arguments.task_id, "update", fields)
 
 
 UPDATE_TASK = Tool(
     "update_task",
-    "Changes a scheduled task of this conversation: only what you name. From within its own run, it changes the next.",
+    "Changes a scheduled task of this conversation: only what you name; an empty script takes it away. From within its "
+    "own run, it changes the next.",
     UpdateTaskArguments,
     _update_task,
     idempotent=True,
+    brings_code=_brings_script,
 )

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow
@@ -51,7 +51,12 @@ async def recent_messages(conn: AsyncConnection, session_id: str, limit: int) ->
     )
     went = (
         select(MessageOut.seq, MessageOut.content)
-        .where(MessageOut.session_id == session_id, MessageOut.channel_type == CHANNEL)
+        .where(
+            MessageOut.session_id == session_id,
+            MessageOut.channel_type == CHANNEL,
+            # A reminder is not said before its date.
+            or_(MessageOut.scheduled_for.is_(None), MessageOut.status.not_in(["pending", "cancelled"])),
+        )
         .order_by(MessageOut.seq.desc())
         .limit(limit)
     )

@@ -16,9 +16,11 @@ from gateway.cli.messages import send, tail
 from gateway.cli.owners import owners
 from gateway.cli.people import people
 from gateway.cli.providers import providers
+from gateway.cli.prune import prune
 from gateway.cli.questions import answer, questions
 from gateway.cli.route import route
 from gateway.cli.sessions import sessions
+from gateway.cli.tasks import tasks
 from gateway.cli.tokens import tokens
 from gateway.cli.tools import tools
 from gateway.cli.up import up
@@ -38,6 +40,7 @@ app.command()(send)
 app.command()(tail)
 app.command()(sessions)
 app.command()(attach)
+app.add_typer(tasks, name="tasks")
 app.add_typer(dead, name="dead")
 app.add_typer(groups, name="groups")
 app.add_typer(owners, name="owners")
@@ -58,6 +61,7 @@ app.command()(gateway)
 app.command()(listen)
 app.add_typer(tokens, name="tokens")
 app.command()(usage)
+app.command()(prune)
 app.command()(doctor)
 app.command()(health)
 app.command()(migrate)

@@ -130,6 +130,7 @@ def budget_cells(state: BudgetState) -> tuple[str, str, str]:
     share = used / state.cap_usd if state.cap_usd > 0 else 1.0
     colour = "red" if share >= 1 else "yellow" if share >= _NEARLY else "green"
     who = shown(state.folder) + (f" [dim]for {shown(state.user_id)}[/dim]" if state.user_id else "")
+    who += f" [dim]task {shown(short(state.series_id))}[/dim]" if state.series_id else ""
     held = f", {money(state.held_usd)} held for calls under way" if state.held_usd else ""
     rest = "[red]nothing left[/red]" if share >= 1 else f"{money(state.left_usd)} left"
     words = f"{money(state.spent_usd)} of {money(state.cap_usd)} spent{held}, {rest}"

@@ -14,9 +14,10 @@ from adapters.tools.clock import CLOCK
 from models import AgentGroup, MessageIn, Session, Step
 from models.base import now
 from models.lookup import short
+from scheduler.words import when
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from workers.actions.tasks import MAX_TASKS
+from workers.timetable.making import MAX_TASKS
 from workers.toolbox import JournaledToolBox
 
 TOOLS: list[Tool[Any]] = [
@@ -100,11 +101,11 @@ async def test_a_task_is_a_message_to_the_same_conversation_with_a_date(fleet: F
     said = await ask(fleet, WATER, sender_id="ann", platform_id="garden", thread_id="t1")
     [task] = await scheduled(fleet)
     [chat] = [row for row in await fleet.inbox() if row.kind == "chat"]
-    assert said == f"scheduled as task {short(task.id)}: {TOMORROW:%a %Y-%m-%d %H:%M:%S} UTC"
+    assert said.startswith(f"scheduled as task {short(task.id)}: {when(TOMORROW, 'UTC')}, in ")
     assert (task.status, task.process_after, task.content) == ("pending", TOMORROW, {"prompt": "water the plants"})
     assert (task.session_id, task.sender_id, task.seq) == (chat.session_id, "ann", 2)
     assert (task.channel_type, task.platform_id, task.thread_id) == ("local", "garden", "t1")
-    assert (task.recurrence, task.series_id) == (None, None)
+    assert (task.recurrence, task.series_id, task.scheduled_for) == (None, None, TOMORROW)
     [step] = [step for step in await fleet.rows(Step) if step.name == "schedule_task"]
     assert step.id == task.id
 
@@ -147,11 +148,12 @@ async def test_list_shows_what_waits(fleet: Fleet) -> None:
     assert head == "id | next run | how often | state | what"
     cells = {line[:8]: line.split(" | ") for line in lines}
     assert set(cells) == {once, again}
-    assert cells[once][1:4] == [f"{TOMORROW:%a %Y-%m-%d %H:%M:%S} UTC", "once", "pending"]
+    assert cells[once][1].startswith(f"{when(TOMORROW, 'UTC')}, in ")
+    assert cells[once][2:4] == ["Once", "pending"]
     assert cells[once][4].startswith("a long word")
     assert len(cells[once][4]) == 80
     assert cells[again][2:] == ["At 00:00 on January 1", "paused", "water the plants"]
-    assert cells[again][1].endswith(("CET", "CEST"))
+    assert " CET, in " in cells[again][1] or " CEST, in " in cells[again][1]
 
 
 @pytest.mark.parametrize(
@@ -165,7 +167,15 @@ async def test_list_shows_what_waits(fleet: Fleet) -> None:
         ({"recurrence": "* * * * * *"}, "at most once a minute"),
         ({"recurrence": "0 0 30 2 *"}, "is not a cron expression"),
         ({"timezone": "Mars/Olympus"}, "is not a time zone"),
-        ({"script": "echo hello"}, "scripts before a task are not available in this release"),
+        ({"processAfter": None}, "say when it runs: give processAfter, or a recurrence, or both"),
+        ({"catchUp": "sometimes"}, "schedule_task: catchUp: "),
+        ({"overlap": "run"}, "schedule_task: overlap: "),
+        ({"jitterSeconds": -1}, "schedule_task: jitterSeconds: "),
+        ({"jitterSeconds": 86_401}, "schedule_task: jitterSeconds: "),
+        ({"pauseAfter": -1}, "schedule_task: pauseAfter: "),
+        ({"dailyUsd": 0}, "schedule_task: dailyUsd: "),
+        ({"provider": "echo"}, "there is no parameter provider"),
+        ({"model": "large"}, "there is no parameter model"),
         ({"prompt": "  "}, "the prompt is empty"),
         ({"prompt": ""}, "schedule_task: prompt: "),
         ({"prompt": "x" * 20_001}, "schedule_task: prompt: "),
@@ -244,7 +254,8 @@ async def test_a_paused_task_does_not_run(fleet: Fleet) -> None:
     task = task_id(await ask(fleet, WATER))
     await ask(fleet, ("pause_task", {"taskId": task}))
     assert await ask(fleet, ("pause_task", {"taskId": task})) == f"task {task} is paused already"
-    await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(process_after=now(-60)))
+    minute_ago = {"process_after": now(-60), "scheduled_for": now(-60)}
+    await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(**minute_ago))
     await fleet.sweep()
     assert fleet.bells.wakes == []
     assert "goes on" in await ask(fleet, ("resume_task", {"taskId": task}))
@@ -259,7 +270,8 @@ async def test_a_paused_task_does_not_run(fleet: Fleet) -> None:
 async def test_a_recurring_task_does_not_make_up_for_a_pause(fleet: Fleet) -> None:
     task = task_id(await ask(fleet, ("schedule_task", WATER[1] | {"recurrence": "@hourly"})))
     await ask(fleet, ("pause_task", {"taskId": task}))
-    await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(process_after=now(-7 * 86400)))
+    week_ago = {"process_after": now(-7 * 86400), "scheduled_for": now(-7 * 86400)}
+    await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(**week_ago))
     before = datetime.now(UTC)
     assert "goes on" in await ask(fleet, ("resume_task", {"taskId": task}))
     [row] = await scheduled(fleet)
@@ -305,7 +317,9 @@ async def test_an_update_changes_what_it_names(fleet: Fleet) -> None:
         ({"timezone": "Nowhere"}, "is not a time zone"),
         ({"processAfter": "2020-01-01T00:00:00Z"}, "has passed"),
         ({"processAfter": "2031-01-01T00:00:00"}, "does not say in which zone"),
-        ({"script": "true"}, "not available in this release"),
+        ({"catchUp": "never"}, "update_task: catchUp: "),
+        ({"dailyUsd": -1}, "update_task: dailyUsd: "),
+        ({"provider": "echo"}, "there is no parameter provider"),
         ({"prompt": " "}, "the prompt is empty"),
         ({"status": "completed"}, "update_task: there is no parameter status; it takes taskId"),
     ],

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.registry import Registry
 from models import AgentGroup, Event, MessageIn, MessageOut, Session, Turn
 from models.base import Base, new_id
+from scheduler.ringing import Pace
 from scheduler.sweep import Found, sweep
 from workers import delivery, turn
 from workers.intake.incoming import parse_incoming
@@ -100,9 +101,10 @@ class Fleet:
                 await delivery.settle_doubtful(self.runtime, message_out_id)
 
     async def sweep(self) -> Found:
-        found = await sweep(self.db, repeat_seconds=self.runtime.settings.repeat_seconds)
+        settings = self.runtime.settings
+        found = await sweep(self.db, Pace(settings.repeat_seconds, settings.default_provider))
         for wake in found.wakes:
-            self.bells.wake(wake.session_id, wake.provider or self.runtime.settings.default_provider)
+            self.bells.wake(wake.session_id, wake.provider)
         self.bells.deliveries += found.deliveries
         self.bells.doubtful += found.doubtful
         return found

@@ -16,6 +16,7 @@ from models.outbox import MessageOut
 from models.sessions import find_session, may_reach
 from models.upsert import insert_ignoring
 from workers.actions.caller import Caller, Performed
+from workers.actions.reminders import remind
 from workers.agents import AGENT
 from workers.consent.buttons import offer_of
 
@@ -41,6 +42,8 @@ async def send(conn: AsyncConnection, caller: Caller, action: Send, step_id: str
     if offer.buttons:
         content["buttons"] = list(offer.buttons)
     row = _row(caller, step_id, number, content) | place | {"kind": action.kind}
+    if action.is_reminder:
+        return await remind(conn, caller, action, row)
     if await insert_ignoring(conn, MessageOut, **row) and offer.options:
         await put_card(conn, card_id, "card", row, offer.options)
     return Performed(f"sent as message {number}", [step_id])

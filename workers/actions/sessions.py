@@ -19,10 +19,11 @@ from models.inbox import MessageIn
 from models.lookup import short
 from models.outbox import MessageOut
 from models.programs import forget
+from models.reminders import move_reminders
 from models.sessions import mark_if_due, move_waiting, sessions_named, sessions_of, succeed
-from models.tasks import unfollowed, write_next
+from models.tasks import unfollowed
 from models.turns import Step, Turn
-from scheduler.recurrence import RecurrenceError, next_after
+from scheduler.recurring import follow
 from workers.actions.caller import Caller, Performed
 from workers.formatting import plain_text
 
@@ -42,6 +43,7 @@ async def reset(conn: AsyncConnection, caller: Caller, action: ResetSession, ste
 class Anew:
     session_id: str
     due: bool  # it has something to do at once
+    deliveries: list[str]  # to ring for
 
 
 async def begin_anew(conn: AsyncConnection, session_id: str) -> Anew | None:
@@ -54,14 +56,11 @@ async def begin_anew(conn: AsyncConnection, session_id: str) -> Anew | None:
     if new is None:
         return None
     await move_waiting(conn, session_id, new)
+    await move_reminders(conn, session_id, new)
     await forget(conn, session_id)
-    for row in await unfollowed(conn, session_id):
-        try:
-            due = next_after(row.recurrence, row.process_after, row.timezone)
-        except RecurrenceError:
-            continue  # the series ends here, as it does for the sweep
-        await write_next(conn, row, new, due)
-    return Anew(new, await mark_if_due(conn, new))
+    rows = await unfollowed(conn, MessageIn.session_id == session_id)
+    deliveries = await follow(conn, rows, {session_id: new})
+    return Anew(new, await mark_if_due(conn, new), deliveries)
 
 
 async def list_sessions(

@@ -17,7 +17,7 @@ from models.base import AnyRow, new_id
 from models.cards import put_card, token
 from models.consent import find_approval, put_approval
 from models.outbox import MessageOut, notice
-from models.quoting import fenced_json, named, quoted
+from models.quoting import fenced, fenced_json, named, quoted
 from models.sessions import take_numbers
 from models.upsert import insert_ignoring
 from workers.consent.approvers import Approver
@@ -188,7 +188,15 @@ async def text_of(conn: AsyncConnection, request: Request, expires_at: datetime)
             "",
             fenced_json(request.payload),
             "",
+            *_script(request.payload),
             f"{whose}Decide until {expires_at:%Y-%m-%d %H:%M}Z; once, and for exactly this.",
             f"In words: `approve {code}` or `deny {code}`. At a terminal: `longshore approve {code}` (or deny)",
         ]
     )
+
+
+def _script(payload: Mapping[str, Any]) -> list[str]:
+    """A program that is to be approved, once more as it is written: in JSON it is one long line."""
+    arguments = payload.get("arguments")
+    script = arguments.get("script") if isinstance(arguments, Mapping) else None
+    return ["The script, line by line:", fenced(script), ""] if isinstance(script, str) and "\n" in script else []

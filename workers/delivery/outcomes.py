@@ -12,6 +12,7 @@ from adapters.errors import DeliveryError, ErrorClass
 from adapters.events import DeliveryChanged
 from models.base import AnyRow, now
 from models.database import uninterrupted
+from models.notices import owner_notices, store_notices, tell_agent
 from models.outbox import MessageOut, mark_delivered, next_in_line, settle_delivery
 from models.people import owner_addresses
 from models.sessions import living_session, take_numbers
@@ -20,7 +21,6 @@ from workers.consent.undelivered import card_failed
 from workers.delivery.doubt import claimed_at, may_be_resolved
 from workers.delivery.handover import Handing
 from workers.events import envelope
-from workers.notices import owner_notices, store_notices, tell_agent
 from workers.runtime import Runtime
 
 log = structlog.get_logger()
@@ -95,7 +95,7 @@ def _held_back_seconds(runtime: Runtime, row: AnyRow, error: DeliveryError) -> f
     asked, settings = error.retry_after, runtime.settings
     if not error.retryable or error.may_have_arrived or asked is None or asked >= MAX_WAIT_SECONDS:
         return None
-    age = (claimed_at(row, settings) - row.created_at).total_seconds()
+    age = (claimed_at(row, settings) - (row.scheduled_for or row.created_at)).total_seconds()
     return max(asked, age / 10 - 1) if age < settings.limit_seconds else None
 
 

@@ -152,7 +152,7 @@ async def _clear(conn: AsyncConnection, session_id: str | None, folder: str) -> 
     given_up = " What it was at was given up." if turn is not None else ""
     wakes = [(anew.session_id, session.provider or session.group_provider)] if anew and anew.due and session else []
     said = f"{folder} begins anew: what was said before is not before it any more.{given_up}"
-    return Done(said, wakes, closed)
+    return Done(said, wakes, [*closed, *(anew.deliveries if anew else [])])
 
 
 async def _compact(

@@ -6,14 +6,46 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from scheduler.recurrence import check_timezone, next_after
+from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_USD
+from models.series import DEFAULT_TERMS, Terms
+from scheduler.recurrence import check_recurrence, check_timezone
 from workers.refusals import RefusedError
+from workers.timetable import changed_terms
 
 MAX_CONTENT_BYTES: Final = 256 * 1024
 _PRINTABLE: Final = r"^[^\x00-\x1f]+$"
 Name = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=_PRINTABLE)]
 ShortName = Annotated[str, StringConstraints(min_length=1, max_length=50, pattern=_PRINTABLE)]
 DisplayName = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=_PRINTABLE)]
+_NO_SCRIPT: Final = (
+    "a script is no part of a message: it is set at the command line (longshore tasks add --script), or by an agent's "
+    "tool, where an admin asks for it or approves it"
+)
+
+
+class IncomingTerms(BaseModel):
+    """How a task is run, whichever of its dates is meant."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    catch_up: Literal["skip", "one", "all"] = Field(
+        "one", description="dates that came while nobody could run it: none, one run for all of them, or each"
+    )
+    overlap: Literal["skip", "queue"] = Field(
+        "skip", description="dates that come while it runs: passed over, or run afterwards"
+    )
+    jitter_seconds: int = Field(0, ge=0, le=MAX_JITTER, description="each run begins up to so much later")
+    pause_after: int = Field(5, ge=0, le=MAX_PAUSE_AFTER, description="so many failures in a row pause it; 0: none do")
+    daily_usd: float | None = Field(None, gt=0, le=MAX_USD, description="what its runs may cost in a day")
+    provider: ShortName | None = Field(None, description="who runs it, instead of the agent's own provider")
+    model: DisplayName | None = Field(None, description="with which model, instead of the agent's own")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_script(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "script" in given:
+            raise ValueError(_NO_SCRIPT)
+        return given
 
 
 class Incoming(BaseModel):
@@ -33,8 +65,13 @@ class Incoming(BaseModel):
     sender_name: DisplayName | None = None
     is_mention: bool = False
     process_after: datetime | None = Field(None, description="not before; with a UTC offset")
-    recurrence: str | None = Field(None, max_length=100, description="cron; needs kind task and process_after")
+    recurrence: str | None = Field(
+        None,
+        max_length=100,
+        description="cron, or @daily and the like; needs kind task. Without process_after: first at its next date",
+    )
     timezone: str = Field("UTC", max_length=50)
+    terms: IncomingTerms | None = Field(None, description="for kind task: how it is run, as far as not as usual")
     follow_up: Literal["enqueue", "interrupt", "reject", "separate"] | None = Field(
         None, description="if the agent is at work: join, interrupt, be refused, or wait; else the wiring decides"
     )
@@ -58,15 +95,26 @@ class Incoming(BaseModel):
             )
         check_timezone(self.timezone)
         if self.recurrence is not None:
-            if self.kind != "task" or self.process_after is None:
-                raise ValueError("recurrence needs kind task and process_after")
-            next_after(self.recurrence, self.process_after, self.timezone)
+            check_recurrence(self.recurrence, self.timezone)
+        if self.kind == "task":
+            # What a script says is shown to the agent as such: only scripts may say it.
+            if not {"script", "script_output"}.isdisjoint(self.content or {}):
+                raise ValueError(f"content: {_NO_SCRIPT}")
+        elif self.recurrence is not None:
+            raise ValueError("recurrence needs kind task")
+        elif self.terms is not None:
+            raise ValueError("terms need kind task")
         return self
 
     @property
     def words(self) -> str:
         """What is said, for rules to look at."""
         return self.text if self.text is not None else str((self.content or {}).get("text") or "")
+
+    def run_on(self, script: str | None = None) -> Terms:
+        """The terms that it asks for; `script` is for those who may set one."""
+        given = self.terms.model_dump() if self.terms is not None else {}
+        return changed_terms(DEFAULT_TERMS, **given, script=script)
 
     def stored_content(self) -> dict[str, Any]:
         content = dict(self.content) if self.content is not None else {_text_field(self.kind): self.text}

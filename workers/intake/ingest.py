@@ -4,7 +4,7 @@ The same function behind every door (Celery producers, the command line, HTTP). 
 refuses with `RefusedError`, whose text is for whoever sent the message. Who comes from outside passes the reception
 first; the command line and producers are the operator's own."""
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Final, Literal
 
 import structlog
@@ -22,7 +22,9 @@ from models.errors import StoreError
 from models.groups import agent_folders
 from models.inbox import MessageIn, heard_before
 from models.people import remember_user
+from models.series import DEFAULT_TERMS, Terms, change_series
 from models.sessions import Admission, admit, end_rest, ensure_session
+from models.tasks import database_now
 from models.upsert import insert_ignoring
 from workers.access import user_id_of
 from workers.bells import Bells
@@ -35,6 +37,7 @@ from workers.intake.routing import Route
 from workers.intake.visits import Visit, visit_key
 from workers.refusals import RefusedError
 from workers.settings import Settings
+from workers.timetable import check_provider, first_date, slot
 
 log = structlog.get_logger()
 
@@ -91,15 +94,18 @@ async def accept(
     from_outside: bool = False,
     is_direct: bool = False,
     trusted: bool = False,
+    script: str | None = None,
 ) -> Accepted:
     """Store the message. `row_id` (a Celery task's id) becomes the row's id, so that its sender can follow it and a
     second delivery of the same task finds it. `from_outside`: its sender is whoever the platform says, and is let in
-    or not; `is_direct`: in a chat of one person; `trusted`: it is a service of the operator's own."""
+    or not; `is_direct`: in a chat of one person; `trusted`: it is a service of the operator's own. `script`: what a
+    task runs before its agent; for the operator at the command line, and nobody else."""
     row_id = row_id or new_id()
     visit = Visit(incoming, is_direct, trusted, visit_key(incoming, row_id)) if from_outside else None
+    terms = _checked_terms(registry, incoming, script, visit)
 
     async def take(conn: AsyncConnection) -> Accepted | Turned | _Duplicate:
-        return await _take(conn, registry, settings, incoming, row_id, visit)
+        return await _take(conn, registry, settings, incoming, row_id, visit, terms)
 
     for _ in range(ATTEMPTS):
         try:
@@ -134,6 +140,7 @@ async def _take(
     incoming: Incoming,
     row_id: str,
     visit: Visit | None,
+    terms: Terms,
 ) -> Accepted | Turned | _Duplicate:
     if incoming.channel_type not in registry.channels.names:
         installed = ", ".join(registry.channels.names)
@@ -153,7 +160,7 @@ async def _take(
         if isinstance(received, Turned):
             return received
         passed = received
-    return await _store(conn, registry, settings, incoming, row_id, passed, visit)
+    return await _store(conn, registry, settings, incoming, row_id, passed, visit, terms)
 
 
 async def _store(
@@ -164,6 +171,7 @@ async def _store(
     row_id: str,
     passed: Passed,
     visit: Visit | None,
+    terms: Terms,
 ) -> Accepted | _Duplicate:
     """_Duplicate: it is already there (and nothing was written)."""
     route, agent = passed.found.route, passed.found.agent
@@ -172,8 +180,9 @@ async def _store(
     follow_up = incoming.follow_up or route.follow_up
     waits = passed.stranger is not None
     wakes = route.wakes and not waits
+    dates = await _dates(conn, incoming, row_id, terms)
     # One with a date needs no wake now, and must not stand in the way of another's.
-    admission = await _admit(conn, route, settings, wakes=wakes and incoming.process_after is None)
+    admission = await _admit(conn, route, settings, wakes=wakes and "process_after" not in dates)
     provider = admission.provider or agent.provider or settings.default_provider
     known = provider in registry.providers.names
     if follow_up == "reject" and admission.running and not waits:
@@ -194,11 +203,8 @@ async def _store(
         "platform_message_id": incoming.message_id,
         "sender_id": incoming.sender_id,
         "content": incoming.stored_content() if visit is None else _from_outside(incoming, passed.raw),
+        **dates,
     }
-    if incoming.process_after is not None:
-        values["process_after"] = incoming.process_after
-    if incoming.recurrence is not None:
-        values |= {"recurrence": incoming.recurrence, "timezone": incoming.timezone, "series_id": row_id}
     if passed.raw is not None:
         values["follow_up"] = "separate"  # a command is one only if it stands alone
     if waits:
@@ -211,6 +217,8 @@ async def _store(
     if not await insert_ignoring(conn, MessageIn, **values):
         await conn.rollback()  # gives the number back
         return _Duplicate(route.agent_group_id)
+    if terms != DEFAULT_TERMS:
+        await change_series(conn, row_id, route.agent_group_id, **asdict(terms))
     if passed.stranger is not None:
         assert visit is not None
         approvers = visit.deciders.get(route.agent_group_id)
@@ -230,6 +238,25 @@ async def _store(
         interrupts=route.wakes and question is None and admission.running and follow_up == "interrupt",
         deliveries=closed,
     )
+
+
+def _checked_terms(registry: Registry, incoming: Incoming, script: str | None, visit: Visit | None) -> Terms:
+    if script is not None and incoming.kind != "task":
+        raise RefusedError("a script needs kind task")
+    if visit is not None and (script is not None or incoming.terms is not None):
+        raise RefusedError("how a task is run is for the operator to say")
+    terms = incoming.run_on(script)
+    check_provider(registry, terms)
+    return terms
+
+
+async def _dates(conn: AsyncConnection, incoming: Incoming, row_id: str, terms: Terms) -> dict[str, Any]:
+    """When it is due and whether again, as columns; nothing for what is due at once. By the database's clock."""
+    at_once = incoming.process_after is None and incoming.recurrence is None
+    if at_once and terms.jitter_seconds == 0:
+        return {} if terms == DEFAULT_TERMS else {"series_id": row_id}
+    date = incoming.process_after or first_date(None, incoming.recurrence, incoming.timezone, await database_now(conn))
+    return asdict(slot(row_id, date, incoming.recurrence, incoming.timezone, terms, series=terms != DEFAULT_TERMS))
 
 
 def _from_outside(incoming: Incoming, raw: str | None) -> dict[str, Any]:

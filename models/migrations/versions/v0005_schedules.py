@@ -18,7 +18,20 @@ ID = sa.String(length=36)
 _DUE_CHATS = sa.text("status = 'pending' AND kind <> 'task'")
 _DUE_TASKS = sa.text("status = 'pending' AND kind = 'task'")
 _PENDING = sa.text("status = 'pending'")
+_RUNG = sa.text("woken_at IS NOT NULL")
+_SKIPS = sa.text("catch_up = 'skip'")
+_IN_SERIES = sa.text("series_id IS NOT NULL")
 _REPEATING = sa.text("recurrence IS NOT NULL AND NOT recurred AND status IN ('delivered', 'failed', 'unknown')")
+# Columns that name a row of another table: whoever removes such a row is asked whether anything still names it.
+_NAMES = (
+    ("messages_out", "in_reply_to"),
+    ("events", "turn_id"),
+    ("pending_questions", "turn_id"),
+    ("pending_questions", "message_out_id"),
+    ("approvals", "turn_id"),
+    ("budget_days", "approval_id"),
+    ("program_states", "turn_id"),
+)
 
 
 def _index(name: str, table: str, columns: list[str], where: sa.TextClause) -> None:
@@ -64,9 +77,18 @@ def upgrade() -> None:
     _index("ix_messages_in_due", "messages_in", ["process_after", "session_id"], _DUE_CHATS)
     _index("ix_messages_in_due_tasks", "messages_in", ["process_after", "session_id"], _DUE_TASKS)
     _index("ix_messages_out_repeating", "messages_out", ["id"], _REPEATING)
+    _index("ix_sessions_rung", "sessions", ["woken_at"], _RUNG)
+    _index("ix_task_series_skip", "task_series", ["id"], _SKIPS)
+    _index("ix_messages_out_series", "messages_out", ["series_id", "scheduled_for"], _IN_SERIES)
+    for table, column in _NAMES:
+        op.create_index(f"ix_{table}_{column}", table, [column])
 
 
 def downgrade() -> None:
+    for table, column in _NAMES:
+        op.drop_index(f"ix_{table}_{column}", table)
+    op.drop_index("ix_messages_out_series", "messages_out")
+    op.drop_index("ix_sessions_rung", "sessions")
     op.drop_index("ix_messages_out_repeating", "messages_out")
     op.drop_index("ix_messages_in_due_tasks", "messages_in")
     op.drop_index("ix_messages_in_due", "messages_in")

@@ -1,12 +1,15 @@
 """What a producer may send, and what it is told when it sends something else."""
 
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from workers.intake.incoming import MAX_CONTENT_BYTES, Incoming, parse_incoming
+from models.series import DEFAULT_TERMS
+from scheduler.recurrence import EXAMPLES
+from workers.intake.incoming import _NO_SCRIPT, MAX_CONTENT_BYTES, Incoming, parse_incoming
 from workers.refusals import RefusedError
 
 TASK = {"kind": "task", "text": "water the plants", "process_after": "2026-01-31T09:00:00+01:00"}
@@ -46,19 +49,42 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a recurring chat": (
         {"text": "x", "recurrence": "@daily", "process_after": "2026-01-31T09:00:00Z"},
-        "message: recurrence needs kind task and process_after",
+        "message: recurrence needs kind task",
     ),
-    "a recurrence without a start": (
-        {"text": "x", "kind": "task", "recurrence": "@daily"},
-        "message: recurrence needs kind task and process_after",
+    "terms of a chat": (
+        {"text": "x", "terms": {"overlap": "queue"}},
+        "message: terms need kind task",
     ),
+    "a script among the terms": (TASK | {"terms": {"script": "true"}}, f"terms: {_NO_SCRIPT}"),
+    "a script in the content": (
+        {"kind": "task", "content": {"prompt": "x", "script": "true"}},
+        f"message: content: {_NO_SCRIPT}",
+    ),
+    "what a script would have said": (
+        {"kind": "task", "content": {"prompt": "x", "script_output": {"all": "well"}}},
+        f"message: content: {_NO_SCRIPT}",
+    ),
+    "terms nobody knows": (TASK | {"terms": {"retries": 3}}, "terms.retries: Extra inputs are not permitted"),
+    "a policy nobody knows": (
+        TASK | {"terms": {"catch_up": "some"}},
+        "terms.catch_up: Input should be 'skip', 'one' or 'all'",
+    ),
+    "a jitter of more than a day": (
+        TASK | {"terms": {"jitter_seconds": 86_401}},
+        "terms.jitter_seconds: Input should be less than or equal to 86400",
+    ),
+    "a cap of nothing": (TASK | {"terms": {"daily_usd": 0}}, "terms.daily_usd: Input should be greater than 0"),
     "a bad cron expression": (
         TASK | {"recurrence": "every day"},
-        "message: 'every day' is not a cron expression that ever comes due (Wrong number of fields)",
+        f"message: 'every day' is not a cron expression that ever comes due (Wrong number of fields); {EXAMPLES}",
+    ),
+    "a cron with seconds": (
+        TASK | {"recurrence": "*/5 * * * * *"},
+        f"message: '*/5 * * * * *' has 6 fields, and a task runs at most once a minute; {EXAMPLES}",
     ),
     "a date that never comes": (
         TASK | {"recurrence": "0 0 30 2 *"},
-        "message: '0 0 30 2 *' is not a cron expression that ever comes due (Bad day-of-month)",
+        f"message: '0 0 30 2 *' is not a cron expression that ever comes due (Bad day-of-month); {EXAMPLES}",
     ),
     "a bad time zone": (
         TASK | {"recurrence": "@daily", "timezone": "Mars/Phobos"},
@@ -141,6 +167,16 @@ def test_a_recurring_task_is_taken() -> None:
     assert incoming.process_after == datetime(2026, 1, 31, 8, tzinfo=UTC)
 
 
+@pytest.mark.spec("S1", "S3")
+def test_a_recurring_task_needs_no_date_and_may_say_how_it_is_run() -> None:
+    """Its first date is found when it is stored, by the database's clock: what is checked here needs none."""
+    asked = {"catch_up": "all", "jitter_seconds": 60, "daily_usd": 0.5, "provider": "echo", "model": "large"}
+    incoming = parse_incoming({"text": "x", "kind": "task", "recurrence": "@daily", "terms": asked})
+    assert incoming.process_after is None
+    assert asdict(incoming.run_on()) == asdict(DEFAULT_TERMS) | asked
+    assert parse_incoming(TASK).run_on() == DEFAULT_TERMS
+
+
 @pytest.mark.spec("M1")
 def test_the_content_has_a_size_limit() -> None:
     room = MAX_CONTENT_BYTES - len(json.dumps({"text": "", "sender": "someone"}))
@@ -157,5 +193,5 @@ def test_the_content_has_a_size_limit() -> None:
 def test_the_published_schema_explains_the_fields() -> None:
     schema = Incoming.model_json_schema()
     assert schema["additionalProperties"] is False
-    for name in ("agent_group", "platform_id", "message_id", "text", "content", "process_after", "recurrence"):
+    for name in ("agent_group", "platform_id", "message_id", "text", "content", "process_after", "recurrence", "terms"):
         assert schema["properties"][name]["description"]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from adapters.errors import ErrorClass
+from models.series import DEFAULT_TERMS, Terms
 from scheduler.backoff import Backoff
 from workers.failover import Choice, after, choices, choose
 from workers.settings import Settings
@@ -75,11 +76,11 @@ def test_another_provider_is_asked_when_this_one_cannot(
     assert isinstance(_judge(error_class, other=OTHER, **given), Move) == moves
 
 
-def _offered(session: dict[str, Any] | None = None, **group: Any) -> tuple[Choice, ...]:
+def _offered(session: dict[str, Any] | None = None, terms: Terms = DEFAULT_TERMS, **group: Any) -> tuple[Choice, ...]:
     own = {"provider": None, "model": None} | (session or {})
     row = {"provider": None, "model": None, "config": {}} | group
     settings = Settings(default_provider="anthropic", default_model="m0")
-    return choices(SimpleNamespace(**own), SimpleNamespace(**row), settings)  # type: ignore[arg-type]
+    return choices(SimpleNamespace(**own), SimpleNamespace(**row), settings, terms)  # type: ignore[arg-type]
 
 
 @pytest.mark.spec("M3")
@@ -103,3 +104,38 @@ def test_fallbacks_come_in_order_each_provider_once_and_without_the_groups_optio
     assert choose(offered, ("anthropic", "openai"), ()).provider == "openai"
     assert after(offered, "anthropic", ()) == Choice("openai", "big")
     assert after(offered, "openai", ("anthropic",)) is None
+
+
+@pytest.mark.spec("P20")
+def test_the_agents_own_comes_first_wherever_it_is_listed() -> None:
+    assert _offered(config={"fallbacks": ["openai", "anthropic:small"]}) == (
+        Choice("anthropic", "m0"),
+        Choice("openai"),
+    )
+
+
+OPTIONS = {"thinking": "low"}
+
+
+@pytest.mark.spec("S4", "P20")
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        (Terms(), Choice("openai", "m1", OPTIONS)),
+        (Terms(model="small"), Choice("openai", "small", OPTIONS)),
+        (Terms(provider="openai"), Choice("openai", "m1", OPTIONS)),
+        (Terms(provider="openai", model="small"), Choice("openai", "small", OPTIONS)),
+        # The group's model and options are its own provider's.
+        (Terms(provider="scripted"), Choice("scripted")),
+        (Terms(provider="scripted", model="small"), Choice("scripted", "small")),
+        (Terms(provider="anthropic"), Choice("anthropic", "m0")),
+    ],
+)
+def test_a_task_may_be_run_by_another_than_its_agents(terms: Terms, expected: Choice) -> None:
+    """The fallbacks stay, and one of them may be the task's own."""
+    config = {"provider_options": OPTIONS, "fallbacks": ["gemini", "scripted:other"]}
+    offered = _offered(terms=terms, provider="openai", model="m1", config=config)
+    assert offered[0] == expected
+    assert [one.provider for one in offered[1:]] == [
+        name for name in ("gemini", "scripted") if name != expected.provider
+    ]

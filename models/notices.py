@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models.base import new_id
 from models.inbox import MessageIn
 from models.outbox import MessageOut, notice
-from models.upsert import insert_ignoring
+from models.upsert import insert_many_ignoring
 
 
 def owner_notices(
@@ -30,9 +30,8 @@ def owner_notices(
 
 async def store_notices(conn: AsyncConnection, rows: list[dict[str, Any]]) -> list[str]:
     """Write them, each once whatever happens; returns the ids to ring for."""
-    for row in rows:
-        await insert_ignoring(conn, MessageOut, **row)
-    return [row["id"] for row in rows]
+    written = await insert_many_ignoring(conn, MessageOut, rows)
+    return [row["id"] for row in rows if row["id"] in written]
 
 
 async def tell_agent(conn: AsyncConnection, *, session_id: str, seq: int, place: Any, content: dict[str, Any]) -> None:

@@ -1,0 +1,121 @@
+"""`longshore tasks add`: a message with a date, through the door that every message comes in by."""
+
+import sys
+from datetime import datetime
+from typing import Annotated, Any
+
+import typer
+
+from gateway.cli.desk import Desk, err, fail, find_agent, out, print_json, run, shown
+from gateway.cli.listening import warn_of_provider
+from gateway.cli.task_options import (
+    At,
+    Budget,
+    CatchUpOption,
+    Every,
+    Jitter,
+    Model,
+    OverlapOption,
+    PauseAfter,
+    Place,
+    Provider,
+    Script,
+    Zone,
+    check_provider,
+    checked_cron,
+    checked_zone,
+    moment,
+    named_terms,
+    place_of,
+)
+from gateway.cli.task_words import dates_of
+from models.lookup import short
+from models.series import DEFAULT_TERMS
+from models.tasks import database_now
+from workers import timetable
+from workers.intake.incoming import parse_incoming
+from workers.intake.ingest import Accepted, accept
+
+
+def add(
+    agent: Annotated[str, typer.Argument(help="the agent, by folder name or id")],
+    prompt: Annotated[str, typer.Argument(help="what it is to do then; - reads standard input")],
+    at: At = None,
+    every: Every = None,
+    tz: Zone = None,
+    to: Annotated[
+        str,
+        typer.Option(
+            metavar="WHERE", help="CHANNEL:PLACE[/THREAD] where it is answered; the conversation there goes on"
+        ),
+    ] = "local:inbox",
+    catch_up: CatchUpOption = None,
+    overlap: OverlapOption = None,
+    jitter: Jitter = None,
+    pause_after: PauseAfter = None,
+    daily_budget: Budget = None,
+    provider: Provider = None,
+    model: Model = None,
+    script: Script = None,
+    as_json: Annotated[bool, typer.Option("--json")] = False,
+) -> None:
+    """Give an agent a task for later. Times are UTC unless --tz names a zone."""
+    if at is None and every is None:
+        fail("say when: --at '2026-12-01 09:00', --every '0 9 * * 1-5', or both", 2)
+    if not (said := sys.stdin.read() if prompt == "-" else prompt).strip():
+        fail("the prompt is empty: say what is to be done", 2)
+    zone = checked_zone(tz)
+    cron = checked_cron(every, zone) if every is not None else None
+    terms = named_terms(catch_up, overlap, jitter, pause_after, daily_budget, provider, model, script)
+
+    async def command(desk: Desk) -> None:
+        now = await desk.db.read(database_now)
+        date = moment(at, now, zone) if at is not None else timetable.first_date(None, cron, zone, now)
+        group = await desk.db.read(lambda conn: find_agent(conn, agent))
+        runs_on = terms.get("provider") or group.provider or desk.settings.default_provider
+        check_provider(desk.registry, group, runs_on)
+        place = await desk.db.read(lambda conn: place_of(conn, to))
+        accepted = await _accept(desk, group.id, said, date, cron, zone, place, terms)
+        handle = short(accepted.message_id)
+        if as_json:
+            made = {"id": accepted.message_id, "handle": handle, "agent": group.folder}
+            print_json(made | {"session_id": accepted.session_id, "next": dates_of(cron, date, zone)})
+            return
+        plan = timetable.plan(date, cron, zone, timetable.changed_terms(DEFAULT_TERMS, **terms), now)
+        out.print(f"task [bold]{handle}[/bold] of {shown(group.folder)} is scheduled: {shown(plan)}")
+        if tz is None and (cron is not None or ":" in (at or "")):  # not for `in 20 minutes`
+            out.print("[dim]Times are UTC; --tz names another zone.[/dim]")
+        out.print(f"It is answered in {shown(place)}. All about it: [bold]longshore tasks show {handle}[/bold]")
+        if not place.known and place.channel != "local":
+            err.print("[yellow]Nobody has written there yet[/yellow]: is it the right place?")
+        if terms.get("provider") is not None:
+            await warn_of_provider(desk, runs_on)
+
+    run(command)
+
+
+async def _accept(
+    desk: Desk,
+    agent_group_id: str,
+    prompt: str,
+    date: datetime,
+    cron: str | None,
+    zone: str,
+    place: Place,
+    terms: dict[str, Any],
+) -> Accepted:
+    """Nobody is rung for: what has a date is found by the sweep."""
+    fields = {
+        "agent_group": agent_group_id,
+        "channel_type": place.channel,
+        "platform_id": place.name,
+        "thread_id": place.thread,
+        "kind": "task",
+        "text": prompt,
+        "process_after": date,
+        "recurrence": cron,
+        "timezone": zone,
+        "terms": {name: value for name, value in terms.items() if name != "script"},
+    }
+    incoming = parse_incoming({name: value for name, value in fields.items() if value is not None})
+    return await accept(desk.db, desk.registry, desk.settings, incoming, script=terms.get("script"))

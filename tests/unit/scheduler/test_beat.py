@@ -1,0 +1,88 @@
+"""Beat rings evenly, and what it rings for is taken, whoever's clock is wrong."""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+from celery import Celery
+from celery.beat import ScheduleEntry, Scheduler
+from celery.worker.request import Request
+from kombu.entity import Queue
+
+from scheduler import beat
+from workers.app import app
+
+TEN_MINUTES = timedelta(minutes=10)
+AN_HOUR = timedelta(hours=1)
+RINGS = sorted(app.conf.beat_schedule)
+
+
+@pytest.fixture
+def broker() -> Iterator[Celery]:
+    """One in this process, with a task for each of those that beat rings for."""
+    made = Celery("here", broker="memory://", set_as_current=False)
+    made.conf.task_queues = [Queue("upkeep")]
+
+    def nothing() -> None: ...
+
+    for entry in app.conf.beat_schedule.values():
+        made.task(name=entry["task"], shared=False)(nothing)
+    yield made
+    made.close()
+
+
+def received(broker: Celery, ring: str, **options: float) -> Request:
+    """A ring as the worker gets it."""
+    entry = app.conf.beat_schedule[ring]
+    broker.send_task(entry["task"], kwargs=entry.get("kwargs"), **entry["options"] | options)
+    with broker.connection_for_read() as connection, connection.SimpleQueue(broker.amqp.queues["upkeep"]) as queue:
+        message = queue.get(timeout=5)
+        message.ack()
+        return Request(message, app=broker)
+
+
+@pytest.mark.spec("S5", "S6")
+@pytest.mark.parametrize("wrong_by", [TEN_MINUTES, -TEN_MINUTES], ids=["ahead", "behind"])
+@pytest.mark.parametrize("ring", RINGS)
+def test_a_worker_whose_clock_is_wrong_takes_it(broker: Celery, ring: str, wrong_by: timedelta) -> None:
+    request = received(broker, ring)
+    with time_machine.travel(datetime.now(UTC) + wrong_by):
+        assert not request.maybe_expire()
+
+
+@pytest.mark.spec("S5")
+def test_such_a_worker_throws_away_what_expires_within_its_error(broker: Celery) -> None:
+    """Why rings are given an hour: the date in the message is beat's, and is judged by the worker's clock."""
+    request = received(broker, "sweep", expires=10.0)
+    with time_machine.travel(datetime.now(UTC) + TEN_MINUTES):
+        assert request.maybe_expire()
+
+
+class SilentScheduler(Scheduler):  # type: ignore[misc]  # Celery has no types
+    """Notes what it would ring for."""
+
+    producer = None
+
+    def __init__(self, of: Celery) -> None:
+        self.rung: list[str] = []
+        super().__init__(of)
+
+    def apply_entry(self, entry: ScheduleEntry, producer: object = None) -> None:
+        self.rung.append(entry.name)
+
+
+@pytest.mark.spec("S5", "S6")
+@pytest.mark.parametrize("set_by", [-AN_HOUR, AN_HOUR], ids=["back", "forward"])
+def test_it_goes_on_evenly_when_its_clock_is_set(set_by: timedelta, monkeypatch: pytest.MonkeyPatch) -> None:
+    started, elapsed = time.monotonic(), 0.0
+    monkeypatch.setattr(beat.time, "monotonic", lambda: started + elapsed)
+    scheduler = SilentScheduler(app)
+    scheduler.tick()
+    with time_machine.travel(datetime.now(UTC) + set_by):
+        for second in range(1, 6):
+            elapsed = float(second)
+            while scheduler.tick() == 0:
+                pass
+    assert scheduler.rung.count("sweep") == 5

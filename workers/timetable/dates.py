@@ -1,0 +1,88 @@
+"""When a task runs: which dates are taken, which comes first and which next, and all of them in words."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from models.base import AnyRow
+from models.series import Terms
+from scheduler import following
+from scheduler.recurrence import RecurrenceError, check_recurrence, check_timezone, jittered, next_after
+from scheduler.words import next_runs, often
+from workers.refusals import RefusedError
+from workers.timetable.terms import conditions
+
+# A date so little in the past is a clock's or a model's slowness, and due now; an older one is a mistake.
+GRACE: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """When a task is due, as columns of messages_in."""
+
+    process_after: datetime
+    scheduled_for: datetime
+    recurrence: str | None
+    timezone: str
+    series_id: str | None
+
+
+def slot(task_id: str, date: datetime, recurrence: str | None, timezone: str, terms: Terms, *, series: bool) -> Slot:
+    """`series`: it is known as one although it comes once, because it has terms of its own."""
+    later = jittered(date, task_id, terms.jitter_seconds)
+    return Slot(later, date, recurrence, timezone, task_id if series or recurrence is not None else None)
+
+
+def first_date(date: datetime | None, recurrence: str | None, timezone: str, at: datetime) -> datetime:
+    """The date that was given, else the next that the recurrence names."""
+    if date is not None:
+        return date
+    return next_date(recurrence, at, timezone) if recurrence is not None else at
+
+
+def next_date(recurrence: str, after: datetime, timezone: str) -> datetime:
+    try:
+        return next_after(recurrence, after, timezone)
+    except RecurrenceError as error:
+        raise RefusedError(str(error)) from None
+
+
+def check_rhythm(recurrence: str | None, timezone: str) -> None:
+    try:
+        check_timezone(timezone)
+        if recurrence is not None:
+            check_recurrence(recurrence, timezone)
+    except RecurrenceError as error:
+        raise RefusedError(str(error)) from None
+
+
+def check_date(date: datetime, at: datetime) -> None:
+    if date < at - GRACE:
+        raise RefusedError(f"{date.isoformat()} has passed: it is {at.isoformat(timespec='seconds')} now")
+
+
+def nominal(row: AnyRow) -> datetime:
+    """The date its schedule names; rows of an earlier release have only the one they are due at."""
+    date: datetime = row.scheduled_for or row.process_after
+    return date
+
+
+def date_after(row: AnyRow, terms: Terms, at: datetime) -> datetime:
+    """When the next run is, if this one is over now (or was when it ended)."""
+    ended = at if row.status in ("pending", "processing") else row.status_changed_at
+    began = min(row.status_changed_at, ended)
+    run = following.Run(nominal(row), max(row.process_after, row.created_at), began, ended)
+    try:
+        return following.next_date(row.recurrence, row.timezone, run, catch_up=terms.catch_up, overlap=terms.overlap)
+    except RecurrenceError as error:
+        raise RefusedError(str(error)) from None
+
+
+def plan(date: datetime, recurrence: str | None, timezone: str, terms: Terms, at: datetime) -> str:
+    """Its next runs in words, and what is not as usual."""
+    dates = next_runs(recurrence, date, timezone, terms.jitter_seconds, at=at)
+    unusual = [words for words in conditions(terms) if not words.startswith("begins ")]  # the dates say that
+    ends = [f"({'; '.join(unusual)})"] if unusual else []
+    if recurrence is None:
+        return "\n".join([dates[0], *ends])
+    return "\n".join([f"{often(recurrence)} ({timezone}). Next runs:", *(f"- {date}" for date in dates), *ends])

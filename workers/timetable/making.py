@@ -1,0 +1,83 @@
+"""Making a task for an agent: its first row, in the conversation that asks."""
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from models.inbox import MessageIn
+from models.lookup import short
+from models.series import DEFAULT_TERMS, Terms, change_series
+from models.tasks import Scope, count_waiting, database_now
+from models.upsert import insert_ignoring
+from workers.refusals import RefusedError
+from workers.timetable.dates import check_date, check_rhythm, first_date, plan, slot
+from workers.timetable.looking import list_tasks
+from workers.timetable.terms import check_terms
+from workers.timetable.view import Task
+
+MAX_TASKS: Final = 100
+
+
+@dataclass(frozen=True)
+class NewTask:
+    """`id`: of its first row, and so of the task. `number`: its message number in the session. Without a `date` it
+    begins with the next that its recurrence names. `sender_id`: in whose name it runs."""
+
+    id: str
+    session_id: str
+    agent_group_id: str
+    number: int
+    content: dict[str, Any]
+    date: datetime | None
+    recurrence: str | None
+    timezone: str
+    channel_type: str
+    platform_id: str
+    thread_id: str | None
+    sender_id: str | None = None
+    terms: Terms = DEFAULT_TERMS
+
+
+async def add(conn: AsyncConnection, new: NewTask) -> str:
+    """For whoever holds the session. Says under what name it is known, and when it runs: also if the same task is there
+    already, which an attempt may have made that lost its journal."""
+    at = await database_now(conn)
+    check_rhythm(new.recurrence, new.timezone)
+    check_terms(new.terms)
+    if new.date is not None:
+        check_date(new.date, at)
+    elif new.recurrence is None:
+        raise RefusedError("say when it runs: a date, or a recurrence, or both")
+    date = first_date(new.date, new.recurrence, new.timezone, at)
+    words = plan(date, new.recurrence, new.timezone, new.terms, at)
+    for task in await list_tasks(conn, Scope(new.session_id)):
+        if _is_same(task, new):
+            return f"that is already scheduled as task {task.handle}: {words}"
+    if await count_waiting(conn, new.session_id) >= MAX_TASKS:
+        raise RefusedError(f"there are already {MAX_TASKS} tasks in this conversation; cancel one first")
+    unusual = new.terms != DEFAULT_TERMS
+    row = {
+        "id": new.id,
+        "session_id": new.session_id,
+        "agent_group_id": new.agent_group_id,
+        "seq": new.number,
+        "kind": "task",
+        "channel_type": new.channel_type,
+        "platform_id": new.platform_id,
+        "thread_id": new.thread_id,
+        "sender_id": new.sender_id,
+        "content": new.content,
+        **asdict(slot(new.id, date, new.recurrence, new.timezone, new.terms, series=unusual)),
+    }
+    if await insert_ignoring(conn, MessageIn, **row) and unusual:
+        await change_series(conn, new.id, new.agent_group_id, **asdict(new.terms))
+    return f"scheduled as task {short(new.id)}: {words}"
+
+
+def _is_same(task: Task, new: NewTask) -> bool:
+    same = ("channel_type", "platform_id", "thread_id", "content", "recurrence", "timezone", "terms")
+    waits = task.scheduled is not None and not task.under_way
+    dated = new.date in (None, task.scheduled)
+    return waits and dated and all(getattr(task, name) == getattr(new, name) for name in same)

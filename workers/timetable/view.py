@@ -1,0 +1,76 @@
+"""What a scheduled task looks like: not one row but a series of them, seen from its live end.
+
+The live end is the row that waits for its date or is paused; while the last one runs, or has run and the sweep has not
+yet written the next, it is that one."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from models.lookup import short
+from models.series import Terms
+from models.tasks import EVERYTHING, Scope
+
+__all__ = ["EVERYTHING", "Run", "Scope", "Task"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that has begun or is over, or a date that was passed over. `extra`: somebody asked for it besides the
+    schedule. `usd`: what its turn cost, if that is known."""
+
+    message_id: str
+    session_id: str
+    scheduled: datetime
+    status: str  # processing, completed, failed, discarded; pending: begun, and waits to go on
+    began: datetime | None = None
+    ended: datetime | None = None
+    error: str | None = None
+    error_class: str | None = None
+    turn_id: str | None = None
+    usd: float | None = None
+    extra: bool = False
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task as it stands. `id` is the same for all its runs. `scheduled`: its next date, without jitter; None if none
+    follows the run that is on. `goes_on`: there are dates after that one. `failures`: in a row. `error`: why the fleet
+    has paused it, or what went wrong with the run that is on."""
+
+    id: str
+    agent: str  # its folder
+    agent_group_id: str
+    session_id: str
+    prompt: str
+    scheduled: datetime | None
+    recurrence: str | None
+    timezone: str
+    status: str  # of its live end, as in messages_in
+    under_way: bool
+    goes_on: bool
+    terms: Terms
+    failures: int
+    error: str | None
+    last: Run | None
+    channel_type: str
+    platform_id: str
+    thread_id: str | None
+    sender_id: str | None
+    content: dict[str, Any]  # of its message, with the prompt
+    provider: str | None  # whose queue it runs on; None: the default one's
+
+    @property
+    def handle(self) -> str:
+        """What people and agents call it."""
+        return short(self.id)
+
+    @property
+    def state(self) -> str:
+        """In words."""
+        if self.under_way:
+            return "running now" if self.scheduled is not None else "running now, for the last time"
+        if self.status == "paused":
+            gave_up = 0 < self.terms.pause_after <= self.failures
+            return f"paused after {self.failures} failures in a row" if gave_up else "paused"
+        return "pending"
