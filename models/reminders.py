@@ -139,26 +139,22 @@ async def lock_unrepeated(conn: AsyncConnection, batch: int) -> list[tuple[AnyRo
     """Reminders that were said or given up and whose next row is yet to be written, each with the session where its
     conversation goes on. Both are locked, the sessions first; those of a session that somebody else has locked are left
     for the next time."""
-    some = select(MessageOut.session_id).where(REPEATING).order_by(MessageOut.id).limit(batch)
-    sessions = set((await conn.execute(some)).scalars())
-    if not sessions:
+    some = select(MessageOut.id, MessageOut.session_id).where(REPEATING).order_by(MessageOut.id).limit(batch)
+    found = (await conn.execute(some)).all()
+    if not found:
         return []
+    sessions = {row.session_id for row in found}
     free = select(Session.id, Session.status).where(Session.id.in_(sessions)).order_by(Session.id)
     ours = {row.id: row.status for row in (await conn.execute(free.with_for_update(skip_locked=True))).all()}
     living = {id: id if status == "active" else await living_session(conn, id) for id, status in ours.items()}
-    rows = (
-        select(_table)
-        .where(REPEATING, MessageOut.session_id.in_(living))
-        .order_by(MessageOut.session_id, MessageOut.seq)
-        .limit(batch)
-        .with_for_update(skip_locked=True)
-    )
-    return [(row, living[row.session_id]) for row in (await conn.execute(rows)).all()]
+    # By their ids, and looked at again: somebody else may have been here between.
+    ids = [row.id for row in found if row.session_id in living]
+    again = select(_table).where(MessageOut.id.in_(ids), REPEATING).order_by(MessageOut.session_id, MessageOut.seq)
+    rows = (await conn.execute(again.with_for_update(skip_locked=True))).all()
+    return [(row, living[row.session_id]) for row in rows]
 
 
-async def write_repeated(
-    conn: AsyncConnection, followed: Sequence[tuple[AnyRow, str, datetime]], at: datetime
-) -> None:
+async def write_repeated(conn: AsyncConnection, followed: Sequence[tuple[AnyRow, str, datetime]], at: datetime) -> None:
     """The next rows of series, each in that session and for that date, in a few statements. Whoever else writes one for
     the same date writes nothing."""
     numbers = await take_numbers_of_many(conn, Counter(session_id for _, session_id, _ in followed))

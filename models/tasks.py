@@ -28,7 +28,8 @@ _NO_EXTRA: Final = "kind = 'task' AND (recurrence IS NOT NULL OR NOT recurred)"
 _LIVE: Final = (
     text(f"{_NO_EXTRA} AND status = 'pending'"),
     text(f"{_NO_EXTRA} AND status = 'paused'"),
-    text(f"{_NO_EXTRA} AND status = 'processing'"),
+    # SQLite uses the index of unfinished rows only where its own words stand.
+    text(f"{_NO_EXTRA} AND status IN ('pending', 'processing') AND status = 'processing'"),
     and_(text("kind = 'task'"), RECURRING),
 )
 _earlier = aliased(MessageIn)
@@ -61,8 +62,12 @@ EVERYTHING: Final = Scope()
 
 
 def _live(of: Scope, *named: ColumnElement[bool]) -> Select[Any]:
-    """Their rows, with the agent (`folder`, `group_provider`) and the last run (`last_id`)."""
     ids = union_all(*(select(MessageIn.id).where(state, *of.where, *named) for state in _LIVE))
+    return _rows(MessageIn.id.in_(ids)).order_by(MessageIn.process_after, MessageIn.id)
+
+
+def _rows(where: ColumnElement[bool]) -> Select[Any]:
+    """Rows of tasks, with the agent (`folder`, `group_provider`) and the last run (`last_id`)."""
     return (
         select(
             MessageIn.__table__,
@@ -74,8 +79,7 @@ def _live(of: Scope, *named: ColumnElement[bool]) -> Select[Any]:
         )
         .join(Session, Session.id == MessageIn.session_id)
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
-        .where(MessageIn.id.in_(ids))
-        .order_by(MessageIn.process_after, MessageIn.id)
+        .where(where)
     )
 
 
@@ -121,6 +125,15 @@ async def find_tasks(conn: AsyncConnection, of: Scope, handle: str) -> list[AnyR
         if found:
             return _ends(found)
     return []
+
+
+async def past_tasks(conn: AsyncConnection, handle: str, limit: int = 5) -> list[AnyRow]:
+    """The last row of each task that is over and that a handle may mean. All that ever ran is looked at."""
+    series = func.coalesce(MessageIn.series_id, MessageIn.id)
+    named = select(series).where(MessageIn.kind == "task", MessageIn.id.endswith(handle, autoescape=True))
+    ids = list((await conn.execute(named.distinct().limit(limit))).scalars())
+    last = [_rows(_of_series(one)).order_by(MessageIn.process_after.desc(), MessageIn.id).limit(1) for one in ids]
+    return [row for query in last for row in (await conn.execute(query)).all()]
 
 
 async def lock_task(conn: AsyncConnection, series_id: str) -> AnyRow | None:

@@ -44,12 +44,11 @@ def next_date(
     task (`catch_up` is `all`) or while the task was running (`overlap` is `queue`). `not_before` passes over dates to
     come; it takes no date away from those that are made up for."""
     date = next_after(recurrence, run.scheduled, timezone)
-    if date <= run.could_begin:
-        # Its row was written late, in a backlog. What came until then is part of it, whether it came while the fleet
-        # was down or while an earlier run was on: nobody can tell any more. Unless the run came too late itself.
-        too_late = catch_up == "skip" and is_late(run.could_begin, run.began)
-        if catch_up == "all" or (overlap == "queue" and not too_late):
-            return date
+    # A row that was written late was behind an earlier run. What came until then waits as well, whether it came while
+    # that one was on or while the fleet was down: nobody can tell any more. Unless the run came too late itself.
+    too_late = catch_up == "skip" and is_late(run.could_begin, run.began)
+    if date <= run.could_begin and overlap == "queue" and not too_late:
+        return date
     if date <= run.began:
         if catch_up == "all":
             return date

@@ -49,6 +49,7 @@ class Act(StrEnum):
     APPROVE = "decide what it may do"
     RAISE_BUDGET = "raise its budget"
     ADMIT = "let a stranger in"
+    SET_SCRIPT = "give a task a script"
     REGISTER_AGENT = "make another agent"
 
 
@@ -62,6 +63,7 @@ NEEDED: Final[Mapping[Act, Standing]] = {
     Act.APPROVE: Standing.ADMIN,
     Act.RAISE_BUDGET: Standing.ADMIN,
     Act.ADMIT: Standing.ADMIN,
+    Act.SET_SCRIPT: Standing.ADMIN,
     Act.REGISTER_AGENT: Standing.GLOBAL_ADMIN,
 }
 

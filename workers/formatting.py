@@ -117,8 +117,6 @@ def _section(message: Asked, facts: TaskFacts | None) -> str:
             if message.scheduled_for is not None:
                 lines.append(f"Scheduled for: {_date(message.scheduled_for, message.timezone, facts)}")
             found = facts.found.get(message.seq) if facts is not None else None
-            if found is None and "script_output" in content:  # a producer's, who has looked for itself
-                found = _json(content["script_output"])
             if found is not None:
                 lines += ["Script output:", escape(_clean(found))]
             lines += ["Instructions:", _unheaded(escape(_clean(str(content.get("prompt") or ""))))]

@@ -34,12 +34,16 @@ from models.retention import (
     WRONG_CODES,
     Rule,
 )
-from workers.archive import Archive
+from models.rounds import begin_round
+from workers.archive import Archive, ArchiveError
 from workers.settings import Settings
 
 log = structlog.get_logger()
 
 BATCH_ROWS: Final = 800
+# A little less than an hour, since rings do not come to the second.
+ROUND_SECONDS: Final = 3500.0
+LONGEST_SECONDS: Final = 900.0
 _REFUSED: Final = (REJECTED, WRONG_CODES)
 # What hangs on a message goes before it.
 _BESIDES: Final = (INVITATIONS, BUDGET_DAYS, QUESTIONS, APPROVALS, CARDS)
@@ -199,3 +203,20 @@ class Pruning:
     def _check_time(self) -> None:
         if self._until is not None and time.monotonic() > self._until:
             raise _OutOfTimeError
+
+
+async def prune_round(db: Database, settings: Settings) -> Pruned:
+    """What the settings say, for a while; nothing if another has begun within the hour. What is left then is for the
+    next round."""
+    if not await db.transact(lambda conn: begin_round(conn, "prune", ROUND_SECONDS)):
+        return Pruned()
+    archive = Archive(settings.archive) if settings.archive is not None else None
+    pruning = Pruning(db, Terms.of(settings), archive, seconds=LONGEST_SECONDS)
+    try:
+        await pruning.run()
+    except ArchiveError as error:
+        log.error("prune.stopped", why=str(error))
+    done = pruning.pruned
+    if done.total:
+        log.info("prune.removed", total=done.total, whole=done.whole, rows=dict(done.rows))
+    return done

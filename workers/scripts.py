@@ -97,6 +97,8 @@ class TaskScript:
         earlier = await self._runtime.db.read(lambda conn: find_step(conn, self._turn.id, self._key))
         if earlier is not None and earlier.status != "started":
             return _kept(earlier)
+        if earlier is None and any(other.wakes for other in self._turn.messages if other is not self._message):
+            return Found(wakes=True)  # it is new, and the run is not: people have joined it, and wait for an answer
         step_id = await self._begin(earlier)
         try:
             found = self._read(await self._run(step_id))

@@ -80,10 +80,8 @@ class Settings(BaseSettings):
     @classmethod
     def _long_enough(cls, days: int) -> int:
         if 0 < days < LEAST_KEEP_DAYS:
-            raise PydanticCustomError(
-                "keep_days", "{days} days are too few: give at least {least}, or 0 to keep everything",
-                {"days": days, "least": LEAST_KEEP_DAYS},
-            )  # fmt: skip
+            why = "too few days: give at least {least}, or 0 to keep everything"
+            raise PydanticCustomError("keep_days", why, {"least": LEAST_KEEP_DAYS})
         return days
 
     @property

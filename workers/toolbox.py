@@ -31,6 +31,7 @@ from models.consent import expire_question, find_approval, find_question
 from models.database import Database
 from models.turns import Step, count_steps, find_step, finish_step
 from models.upsert import insert_ignoring
+from workers.access import Act
 from workers.actions.caller import Caller, Performed
 from workers.actions.table import numbers_for, perform
 from workers.bells import Bells
@@ -48,8 +49,8 @@ EFFECT_UNKNOWN = (
     "This call was begun by a worker that died; whether it took effect is unknown. Check before you repeat it."
 )
 NO_SANDBOX = (
-    "there is no sandbox here, so a script could not be run (longshore doctor says why); leave it out, and ask yourself "
-    "in the prompt to do what it would have done"
+    "there is no sandbox here, so a script could not be run (longshore doctor says why); leave it out, and ask "
+    "yourself in the prompt to do what it would have done"
 )
 
 
@@ -169,7 +170,7 @@ class JournaledToolBox:
             step_id = earlier.id if earlier is not None else None
             if step_id is not None and await self._db.read(lambda conn: find_approval(conn, step_id)) is not None:
                 return True
-            if not await self._db.read(self._caller.is_admin):
+            if not await self._db.read(lambda conn: self._caller.all_may(conn, Act.SET_SCRIPT)):
                 return True
         return tool.risky or tool.name in self._caller.policy.approve
 

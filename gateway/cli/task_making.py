@@ -69,6 +69,7 @@ def add(
     terms = named_terms(catch_up, overlap, jitter, pause_after, daily_budget, provider, model, script)
 
     async def command(desk: Desk) -> None:
+        all_terms = timetable.changed_terms(DEFAULT_TERMS, **terms)  # refuses what cannot be
         now = await desk.db.read(database_now)
         date = moment(at, now, zone) if at is not None else timetable.first_date(None, cron, zone, now)
         group = await desk.db.read(lambda conn: find_agent(conn, agent))
@@ -79,9 +80,9 @@ def add(
         handle = short(accepted.message_id)
         if as_json:
             made = {"id": accepted.message_id, "handle": handle, "agent": group.folder}
-            print_json(made | {"session_id": accepted.session_id, "next": dates_of(cron, date, zone)})
+            print_json(made | {"session_id": accepted.session_id, "next": dates_of(cron, date, zone, now)})
             return
-        plan = timetable.plan(date, cron, zone, timetable.changed_terms(DEFAULT_TERMS, **terms), now)
+        plan = timetable.plan(date, cron, zone, all_terms, now)
         out.print(f"task [bold]{handle}[/bold] of {shown(group.folder)} is scheduled: {shown(plan)}")
         if tz is None and (cron is not None or ":" in (at or "")):  # not for `in 20 minutes`
             out.print("[dim]Times are UTC; --tz names another zone.[/dim]")

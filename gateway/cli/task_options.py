@@ -22,6 +22,7 @@ from scheduler.words import when
 UTC_NAME: Final = "UTC"
 # What was just meant as `now` may be a little past already.
 GRACE: Final = timedelta(minutes=5)
+LAST_YEAR: Final = 2999
 _MOST_BYTES: Final = 4  # of one character
 
 At = Annotated[
@@ -80,6 +81,8 @@ def moment(text: str, at: datetime, timezone: str) -> datetime:
         fail(f"{error}; name one with --tz")
     if date < at - GRACE:
         fail(f"--at {text!r} has passed: it is {when(at, timezone)} now")
+    if date.year > LAST_YEAR:
+        fail(f"--at {text!r} is too far away: dates are taken up to the year {LAST_YEAR}", 2)
     return max(date, at)
 
 

@@ -11,25 +11,27 @@ from gateway.cli.figures import money, span
 from gateway.cli.task_options import Place
 from models.base import AnyRow
 from models.lookup import short
-from scheduler.recurrence import RecurrenceError, upcoming
+from scheduler.recurrence import RecurrenceError, next_after, upcoming
 from scheduler.reminders import following
 from scheduler.words import distance, often, when
 from workers.timetable import Run, Task, conditions
 
 SHOWN_PROMPT: Final = 60
+SHOWN_DATES: Final = 5
 _SCRIPT_LINES: Final = 30
+_BEGUN: Final = "[yellow]begun, waits[/yellow]"  # for somebody to decide, or to be tried again
 _OUTCOMES: Final = {
     "completed": "[green]done[/green]",
     "failed": "[red]failed[/red]",
     "processing": "[green]running[/green]",
-    "pending": "[yellow]goes on later[/yellow]",
+    "pending": _BEGUN,
     "paused": "[yellow]paused[/yellow]",
 }
 
 
 @dataclass(frozen=True)
 class Line:
-    """One row of the list. `date`: the next; None if there is none, or nobody can say."""
+    """One row of the list. `date`: the next; None if there is none, or nobody can say. `comes`: by itself."""
 
     kind: str  # task, reminder
     id: str
@@ -39,32 +41,44 @@ class Line:
     recurrence: str | None
     state: str  # with markup
     text: str
-    waits: bool
+    comes: bool = True
+    failures: int = 0
 
     @classmethod
     def of_task(cls, task: Task, at: datetime) -> "Line":
-        waits = task.status != "paused"
-        recurrence = task.recurrence if task.goes_on else None
-        what = (task.id, task.agent, task.scheduled, task.timezone, recurrence)
-        return cls("task", *what, state_of(task, at), task.prompt, waits)
+        comes = task.status != "paused" and not task.under_way
+        what = (task.id, task.agent, next_of_task(task, at), task.timezone, task.recurrence)
+        return cls("task", *what, state_of(task, at), task.prompt, comes, 0 if _gave_up(task) else task.failures)
 
     @classmethod
     def of_reminder(cls, row: AnyRow, at: datetime) -> "Line":
         date, state = next_of_reminder(row, at)
         what = (row.series_id or row.id, row.folder, date, row.timezone, row.recurrence)
-        return cls("reminder", *what, state, str(row.content.get("text") or row.kind), True)
+        return cls("reminder", *what, state, str(row.content.get("text") or row.kind))
 
 
 def state_of(task: Task, at: datetime) -> str:
     """A few words, with markup."""
     if task.under_way:
-        return "[green]running[/green]" + ("" if task.scheduled is not None else ", the last time")
-    failures = f"{task.failures} failure{'s' * (task.failures != 1)}"
+        last = ", the last time" if task.recurrence is not None and task.scheduled is None else ""
+        return ("[green]running[/green]" if task.status == "processing" else _BEGUN) + last
     if task.status == "paused":
-        gave_up = 0 < task.terms.pause_after <= task.failures
-        return f"[red]paused after {failures}[/red]" if gave_up else "[yellow]paused[/yellow]"
-    state = "due" if task.scheduled is not None and task.scheduled <= at else "waiting"
-    return f"{state} [red]after {failures}[/red]" if task.failures else state
+        return f"[red]paused after {_failures(task.failures)}[/red]" if _gave_up(task) else "[yellow]paused[/yellow]"
+    if is_over(task):
+        return "[dim]over[/dim]"
+    return "due" if task.scheduled is not None and task.scheduled <= at else "waiting"
+
+
+def is_over(task: Task) -> bool:
+    return task.scheduled is None and not task.under_way
+
+
+def _gave_up(task: Task) -> bool:
+    return task.status == "paused" and 0 < task.terms.pause_after <= task.failures
+
+
+def _failures(number: int) -> str:
+    return f"{number} failure" if number == 1 else f"{number} failures"
 
 
 def next_of_reminder(row: AnyRow, at: datetime) -> tuple[datetime | None, str]:
@@ -86,10 +100,12 @@ def table_of(lines: list[Line], at: datetime) -> Table:
         table.add_column(name, no_wrap=name in ("id", "next run"))
     for line in lines:
         date = "-" if line.date is None else when(line.date.replace(second=0), line.timezone)
-        far = f"[dim], {distance(line.date, at)}[/dim]" if line.date is not None and line.waits else ""
+        far = f"[dim], {distance(line.date, at)}[/dim]" if line.date is not None and line.comes else ""
+        failed = f"\n[red]{_failures(line.failures)} in a row[/red]" if line.failures else ""
         kind = "\n[dim]reminder[/dim]" if line.kind == "reminder" else ""
         what = f"{shown(first_words(line.text))}\n[dim]{shown(often(line.recurrence))}[/dim]"
-        table.add_row(f"{shown(short(line.id))}{kind}", shown(line.agent), f"{date}\n{line.state}{far}", what)
+        cells = (f"{shown(short(line.id))}{kind}", shown(line.agent), f"{date}\n{line.state}{far}{failed}", what)
+        table.add_row(*cells)
     return table
 
 
@@ -99,24 +115,34 @@ def first_words(text: str) -> str:
     return words if len(words) <= SHOWN_PROMPT else f"{words[: SHOWN_PROMPT - 1]}…"
 
 
-def dates_of(recurrence: str | None, first: datetime | None, timezone: str, count: int = 5) -> list[datetime]:
-    """The next runs, if each is on time."""
+def dates_of(recurrence: str | None, first: datetime | None, timezone: str, at: datetime) -> list[datetime]:
+    """The next five runs, if each is on time: `first`, which may be late, and those to come."""
     if first is None or recurrence is None:
         return [first] if first is not None else []
     try:
-        return [first, *upcoming(recurrence, first, timezone, count - 1)]
+        return [first, *upcoming(recurrence, max(first, at), timezone, SHOWN_DATES - 1)]
     except RecurrenceError:
         return [first]
+
+
+def next_of_task(task: Task, at: datetime) -> datetime | None:
+    """When it runs next. One that is paused goes on with a date to come, however long it has rested."""
+    date = task.scheduled
+    if task.status != "paused" or not task.goes_on or task.recurrence is None or date is None or date > at:
+        return date
+    try:
+        return next_after(task.recurrence, at, task.timezone)
+    except RecurrenceError:
+        return date
 
 
 def print_task(task: Task, runs: list[Run], at: datetime) -> None:
     out.print(f"[bold]task {shown(task.handle)}[/bold] of {shown(task.agent)}: {state_of(task, at)}")
     _print_text(task.prompt)
-    out.print(_facts_of(task, at))
-    if runs:
-        out.print(_runs(runs, task.timezone, at))
-    else:
-        out.print("[dim]no runs yet[/dim]")
+    out.print(_facts_of(task, runs, at))
+    out.print(f"its conversation: [bold]longshore sessions {shown(short(task.session_id))}[/bold]")
+    if is_over(task):
+        return
     first = "resume" if task.status == "paused" else "pause"
     out.print(f"change it: [bold]longshore tasks {first} {shown(task.handle)}[/bold] (or run-now, update, cancel)")
 
@@ -136,22 +162,29 @@ def print_reminder(row: AnyRow, at: datetime) -> None:
     out.print(f"take it back: [bold]longshore tasks cancel {shown(handle)}[/bold]")
 
 
-def _facts_of(task: Task, at: datetime) -> Table:
-    """All there is to know about a task but its runs."""
+def _facts_of(task: Task, runs: list[Run], at: datetime) -> Table:
     table = _facts()
-    paused = task.status == "paused"
-    _add_dates(table, task.recurrence if task.goes_on else None, task.scheduled, task.timezone, at, paused=paused)
+    head = "if resumed" if task.status == "paused" else "next"
+    _add_dates(table, task.recurrence, next_of_task(task, at), task.timezone, at, head)
     table.add_row("answers to", shown(Place(task.channel_type, task.platform_id, task.thread_id)))
     head = "terms"
     for words in conditions(task.terms):
         table.add_row(head, shown(words))
         head = ""
-    if task.failures:
+    if task.failures and not _gave_up(task):
         table.add_row("failures", f"[red]{task.failures} in a row[/red]")
+    if task.error and not task.under_way and not is_over(task):
+        table.add_row("why", shown(task.error))
     if task.terms.script is not None:
         lines = task.terms.script.splitlines()
         more = [f"… ({len(lines) - _SCRIPT_LINES} more lines)"] if len(lines) > _SCRIPT_LINES else []
         table.add_row("script", "\n".join(f"[cyan]{shown(line)}[/cyan]" for line in [*lines[:_SCRIPT_LINES], *more]))
+    head = "last runs"
+    for run in runs:
+        table.add_row(head, _run_words(run, task.timezone, at))
+        head = ""
+    if not runs:
+        table.add_row(head, "none yet")
     _add_ids(table, task.id, task.session_id)
     return table
 
@@ -167,12 +200,11 @@ def _print_text(text: str) -> None:
 
 
 def _add_dates(
-    table: Table, recurrence: str | None, first: datetime | None, timezone: str, at: datetime, *, paused: bool = False
+    table: Table, recurrence: str | None, first: datetime | None, timezone: str, at: datetime, head: str = "next"
 ) -> None:
     cron = f" [dim]({shown(recurrence)}, {shown(timezone)})[/dim]" if recurrence is not None else ""
     table.add_row("how often", shown(often(recurrence)) + cron)
-    head = "if resumed" if paused else "next"
-    for date in dates_of(recurrence, first, timezone):
+    for date in dates_of(recurrence, first, timezone, at):
         table.add_row(head, when(date, timezone, at))
         head = ""
 
@@ -184,15 +216,15 @@ def _facts() -> Table:
     return table
 
 
-def _runs(runs: list[Run], timezone: str, at: datetime) -> Table:
-    table = Table(box=None, header_style="dim")
-    for name in ("run", "outcome", "took", "cost", "error"):
-        table.add_column(name, no_wrap=name in ("run", "took", "cost"))
-    for run in runs:
-        date = when(run.scheduled, timezone) + ("\n[dim]besides its dates[/dim]" if run.extra else "")
-        took = span(((run.ended or at) - run.began).total_seconds()) if run.began is not None else "-"
-        table.add_row(date, _outcome(run), took, money(run.usd) if run.usd is not None else "-", shown(run.error or ""))
-    return table
+def _run_words(run: Run, timezone: str, at: datetime) -> str:
+    words = [f"{when(run.scheduled, timezone)}: {_outcome(run)}"]
+    if run.extra:
+        words.append("besides its dates")
+    if run.began is not None:
+        words.append(span(((run.ended or at) - run.began).total_seconds()))
+    if run.usd is not None:
+        words.append(money(run.usd))
+    return ", ".join(words) + (f"\n[dim]{shown(run.error)}[/dim]" if run.error else "")
 
 
 def _outcome(run: Run) -> str:
@@ -202,11 +234,10 @@ def _outcome(run: Run) -> str:
     return f"{words} ({shown(run.error_class)})" if run.status == "failed" and run.error_class else words
 
 
-def task_data(task: Task, runs: list[Run] | None = None) -> dict[str, Any]:
+def task_data(task: Task, at: datetime, runs: list[Run] | None = None) -> dict[str, Any]:
     """For programs."""
     data = {"kind": "task", "handle": task.handle} | asdict(task)
-    recurrence = task.recurrence if task.goes_on else None
-    data["next"] = dates_of(recurrence, task.scheduled, task.timezone)
+    data["next"] = dates_of(task.recurrence, next_of_task(task, at), task.timezone, at)
     return data if runs is None else data | {"runs": [asdict(run) for run in runs]}
 
 
@@ -214,5 +245,5 @@ def reminder_data(row: AnyRow, at: datetime) -> dict[str, Any]:
     data = {"kind": "reminder", "id": row.series_id or row.id, "handle": short(row.series_id or row.id)}
     named = ("session_id", "recurrence", "timezone", "status", "channel_type", "platform_id", "thread_id", "content")
     date, _ = next_of_reminder(row, at)
-    dates = {"scheduled": date, "next": dates_of(row.recurrence, date, row.timezone)}
+    dates = {"scheduled": date, "next": dates_of(row.recurrence, date, row.timezone, at)}
     return data | {"agent": row.folder} | {name: getattr(row, name) for name in named} | dates

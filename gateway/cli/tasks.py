@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, cast
 
@@ -61,7 +62,7 @@ def list_tasks(
     async def command(desk: Desk) -> None:
         now, found, noted = await desk.db.read(lambda conn: _all(conn, agent, limit))
         if as_json:
-            print_json([*(task_data(task) for task in found), *(reminder_data(row, now) for row in noted)])
+            print_json([*(task_data(task, now) for task in found), *(reminder_data(row, now) for row in noted)])
             return
         lines = [Line.of_task(task, now) for task in found] + [Line.of_reminder(row, now) for row in noted]
         if not lines:
@@ -88,7 +89,7 @@ def show(task: Handle, as_json: AsJson = False) -> None:
 
     async def command(desk: Desk) -> None:
         now = await desk.db.read(database_now)
-        found = await desk.db.read(lambda conn: _named(conn, task))
+        found = await desk.db.read(lambda conn: _live_or_past(conn, task))
         if not isinstance(found, Task):
             if as_json:
                 print_json(reminder_data(found, now))
@@ -97,7 +98,7 @@ def show(task: Handle, as_json: AsJson = False) -> None:
             return
         runs = await desk.db.read(lambda conn: timetable.runs_of(conn, found, SHOWN_RUNS))
         if as_json:
-            print_json(task_data(found, runs))
+            print_json(task_data(found, now, runs))
         else:
             print_task(found, runs, now)
 
@@ -224,20 +225,34 @@ async def _task(conn: AsyncConnection, handle: str) -> Task:
     return found
 
 
+async def _live_or_past(conn: AsyncConnection, handle: str) -> Task | AnyRow:
+    try:
+        return await _named(conn, handle)
+    except RefusedError as refused:
+        if refused.kind != "nobody":
+            raise
+        with suppress(RefusedError):
+            return await timetable.find_past(conn, handle)
+        raise
+
+
 async def _named(conn: AsyncConnection, handle: str) -> Task | AnyRow:
     """The task or the reminder that people name by the end of its id."""
-    reminders = await find_reminders(conn, None, handle) if len(handle.strip()) >= MIN_HANDLE else []
+    if len(handle.strip()) < MIN_HANDLE:
+        fail(f"{handle!r} is too short for an id: give at least its last {MIN_HANDLE} characters", 2)
+    reminders = await find_reminders(conn, None, handle.strip())
+    ids = [str(row.series_id or row.id) for row in reminders]
     try:
         task = await timetable.find_task(conn, EVERYTHING, handle)
     except RefusedError as refused:
         if refused.kind != "nobody":
             raise
         if not reminders:
-            fail(f"{refused}; see: longshore tasks list")
-        if len(reminders) > 1:
-            ids = ", ".join(row.series_id or row.id for row in reminders[:5])
-            fail(f"{handle!r} may be one of several reminders; give the whole id: {ids}")
-        return reminders[0]
-    if reminders:
-        fail(f"{handle!r} may be a task or a reminder; give the whole id: {task.id}, {reminders[0].id}")
-    return task
+            raise RefusedError(f"{refused}; see: longshore tasks list", kind="nobody") from None
+    else:
+        if not reminders:
+            return task
+        ids.append(task.id)
+    if len(ids) > 1:
+        fail(f"{handle!r} may be one of several; give the whole id: {', '.join(ids[:5])}")
+    return reminders[0]

@@ -134,7 +134,13 @@ async def test_one_that_was_given_up_or_put_away_does_not_end_its_series(fleet: 
 async def test_all_that_belongs_to_a_run_goes_along(fleet: Fleet) -> None:
     await fleet.add_group()
     at = await clock(fleet)
-    own = {"wakes": False, "follow_up": "separate", "thread_id": "t", "sender_id": "7", "timezone": "Asia/Kathmandu"}
+    own: dict[str, Any] = {
+        "wakes": False,
+        "follow_up": "separate",
+        "thread_id": "t",
+        "sender_id": "7",
+        "timezone": "Asia/Kathmandu",
+    }
     series_id = await add_run(fleet, full_hour(at), ended=at, **own, content={"prompt": "p", "agent": {"hops": 2}})
     await fleet.sweep()
     first, second = await runs_of(fleet, series_id)
@@ -241,7 +247,7 @@ async def test_dates_that_came_while_it_ran(fleet: Fleet, overlap: str, hours: i
     """It ran for more than two hours."""
     await fleet.add_group()
     date = full_hour(await clock(fleet)) - 10 * HOUR
-    run = {"began": date + timedelta(seconds=1), "ended": date + 2 * HOUR + MINUTE}
+    run: dict[str, Any] = {"began": date + timedelta(seconds=1), "ended": date + 2 * HOUR + MINUTE}
     series_id = await add_run(fleet, date, **run, terms={"overlap": overlap})
     await fleet.sweep()
     assert (await runs_of(fleet, series_id))[1].scheduled_for == date + hours * HOUR
@@ -251,7 +257,11 @@ async def test_dates_that_came_while_it_ran(fleet: Fleet, overlap: str, hours: i
 async def test_jitter_delays_a_run_and_not_those_after_it(fleet: Fleet) -> None:
     await fleet.add_group()
     at = full_hour(await clock(fleet))
-    delayed = {"process_after": at + 40 * MINUTE, "ended": at + 45 * MINUTE, "terms": {"jitter_seconds": 3000}}
+    delayed: dict[str, Any] = {
+        "process_after": at + 40 * MINUTE,
+        "ended": at + 45 * MINUTE,
+        "terms": {"jitter_seconds": 3000},
+    }
     series = [await add_run(fleet, at, **delayed) for _ in range(8)]
     await fleet.sweep()
     following = [(await runs_of(fleet, series_id))[1] for series_id in series]
@@ -259,6 +269,18 @@ async def test_jitter_delays_a_run_and_not_those_after_it(fleet: Fleet) -> None:
     delays = {run.process_after - run.scheduled_for for run in following}
     assert all(timedelta() <= delay < timedelta(seconds=3000) for delay in delays)
     assert len(delays) > 1
+
+
+@pytest.mark.spec("S2", "S3")
+async def test_a_date_that_came_during_a_long_jitter_is_not_lost(fleet: Fleet) -> None:
+    """The next date is worked out from the one it had, not from when it began."""
+    await fleet.add_group()
+    at = full_hour(await clock(fleet)) - 5 * HOUR
+    delayed: dict[str, Any] = {"process_after": at + 70 * MINUTE, "ended": at + 75 * MINUTE, "began": at + 70 * MINUTE}
+    terms: dict[str, Any] = {"jitter_seconds": 5000, "overlap": "queue"}
+    series_id = await add_run(fleet, at, **delayed, terms=terms, created_at=at - HOUR)
+    await fleet.sweep()
+    assert sorted(run.scheduled_for for run in await runs_of(fleet, series_id)) == [at, at + HOUR]
 
 
 # --- failures ---
@@ -270,7 +292,7 @@ async def test_dates_soon_after_a_failure_are_passed_over(fleet: Fleet, status: 
     """The third failure in a row: four minutes."""
     await fleet.add_group()
     ended = full_hour(await clock(fleet)) + timedelta(seconds=5)
-    failure = {"status": status, "error_class": "auth", "error": "no key", "recurrence": EVERY_MINUTE}
+    failure: dict[str, Any] = {"status": status, "error_class": "auth", "error": "no key", "recurrence": EVERY_MINUTE}
     series_id = await add_run(fleet, full_hour(ended), ended=ended, **failure, terms={"failures": 2})
     await fleet.sweep()
     assert (await runs_of(fleet, series_id))[1].scheduled_for == first_at_or_after(EVERY_MINUTE, ended + 4 * MINUTE)
@@ -288,7 +310,7 @@ async def test_a_task_that_fails_again_and_again_is_paused_and_people_are_told_o
     await fleet.add_group()
     await add_owner(fleet)
     at = await clock(fleet)
-    failure = {"status": "failed", "error_class": "auth", "error": "no key", "thread_id": "t"}
+    failure: dict[str, Any] = {"status": "failed", "error_class": "auth", "error": "no key", "thread_id": "t"}
     series_id = await add_run(fleet, full_hour(at), ended=at, **failure, terms={"failures": 2, "pause_after": 3})
     found = await asyncio.gather(fleet.sweep(), other.sweep())
     await fleet.sweep()
@@ -313,7 +335,7 @@ async def test_a_task_that_fails_again_and_again_is_paused_and_people_are_told_o
 async def test_a_task_that_may_fail_more_often_goes_on(fleet: Fleet, pause_after: int) -> None:
     await fleet.add_group()
     at = await clock(fleet)
-    failure = {"status": "failed", "error_class": "auth", "error": "no key"}
+    failure: dict[str, Any] = {"status": "failed", "error_class": "auth", "error": "no key"}
     terms = {"failures": 3, "pause_after": pause_after}
     series_id = await add_run(fleet, full_hour(at), ended=at, **failure, terms=terms)
     await fleet.sweep()
@@ -361,7 +383,7 @@ async def test_a_date_that_another_run_has_is_passed_over(fleet: Fleet) -> None:
     at = await clock(fleet)
     date = full_hour(at)
     series_id = await add_run(fleet, date, ended=at)
-    extra = {"series_id": series_id, "recurrence": None, "recurred": True, "scheduled_for": None}
+    extra: dict[str, Any] = {"series_id": series_id, "recurrence": None, "recurred": True, "scheduled_for": None}
     await add_run(fleet, date + HOUR, ended=at, **extra)
     await add_run(fleet, date + 2 * HOUR, ended=at, **extra)
     await fleet.sweep()
@@ -402,7 +424,7 @@ async def test_a_task_of_a_conversation_that_begins_anew_keeps_its_terms(fleet: 
     await add_owner(fleet)
     at = await clock(fleet)
     session_id = await add_session(fleet)
-    failure = {"status": "failed", "error_class": "auth", "error": "no key"}
+    failure: dict[str, Any] = {"status": "failed", "error_class": "auth", "error": "no key"}
     failing = await add_run(fleet, full_hour(at), ended=at, session_id=session_id, **failure, terms={"pause_after": 1})
     sound = await add_run(fleet, full_hour(at), ended=at, session_id=session_id, seq=2, terms={"jitter_seconds": 900})
     anew = await fleet.db.transact(lambda conn: begin_anew(conn, session_id))

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from sqlalchemy import update
 
+from adapters.channel_port import Channel
 from adapters.channels.fake import FakeChannel
 from adapters.channels.local import LocalChannel
 from adapters.channels.web import WebChannel
@@ -51,7 +52,7 @@ async def fleet(make_fleet: MakeFleet, channel: FakeChannel, tmp_path: Path) -> 
 
 
 def registry(channel: FakeChannel, folder: Path, **more: Any) -> Registry:
-    made = {"fake": channel, "local": LocalChannel(folder), "web": WebChannel()}
+    made: dict[str, Channel] = {"fake": channel, "local": LocalChannel(folder), "web": WebChannel()}
     return Registry(channels=Drivers("channel", made=made), **more)
 
 
@@ -183,27 +184,25 @@ async def test_a_reminder_to_another_place_is_checked_then_and_there(fleet: Flee
     assert (row.status, row.error, reminded(channel)) == ("failed", "this agent may not send to fake 'ops'", [])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        ({"deliverAfter": "2031-01-31T09:00:00"}, "deliverAfter: '2031-01-31T09:00:00' does not say in which zone"),
-        ({"deliverAfter": "tomorrow"}, "deliverAfter: 'tomorrow' is not an ISO 8601 timestamp"),
-        ({"deliverAfter": "2020-01-31T09:00:00Z"}, "2020-01-31T09:00:00+00:00 has passed: it is 20"),
-        ({"deliverAfter": "9999-01-31T09:00:00Z"}, "deliverAfter must lie between the years"),
-        ({"recurrence": "now and then"}, "is not a cron expression"),
-        ({"recurrence": "* * * * * *"}, "at most once a minute"),
-        ({"recurrence": "0 0 30 2 *"}, "is not a cron expression"),
-        ({"timezone": "Mars/Olympus"}, "is not a time zone"),
-        ({"text": ""}, "send_message: text: "),
-        ({"channel": "agent", "platformId": "demo"}, "use send_to_agent"),
-    ],
-)
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"deliverAfter": "2031-01-31T09:00:00"}, "deliverAfter: '2031-01-31T09:00:00' does not say in which zone"),
+    ({"deliverAfter": "tomorrow"}, "deliverAfter: 'tomorrow' is not an ISO 8601 timestamp"),
+    ({"deliverAfter": "2020-01-31T09:00:00Z"}, "2020-01-31T09:00:00+00:00 has passed: it is 20"),
+    ({"deliverAfter": "9999-01-31T09:00:00Z"}, "deliverAfter must lie between the years"),
+    ({"recurrence": "now and then"}, "is not a cron expression"),
+    ({"recurrence": "* * * * * *"}, "at most once a minute"),
+    ({"recurrence": "0 0 30 2 *"}, "is not a cron expression"),
+    ({"timezone": "Mars/Olympus"}, "is not a time zone"),
+    ({"text": ""}, "send_message: text: "),
+    ({"channel": "agent", "platformId": "demo"}, "use send_to_agent"),
+]
+
+
 @ONE_DATABASE  # no row is looked at
 @pytest.mark.spec("T2")
-async def test_what_cannot_be_noted_is_refused_with_a_reason(
-    fleet: Fleet, channel: FakeChannel, arguments: dict[str, Any], complaint: str
-) -> None:
-    assert complaint in await ask(fleet, **WATER | arguments)
+async def test_what_cannot_be_noted_is_refused_with_a_reason(fleet: Fleet, channel: FakeChannel) -> None:
+    for arguments, complaint in REFUSED:
+        assert complaint in await ask(fleet, **WATER | arguments)
     assert (await reminders(fleet), reminded(channel)) == ([], [])
 
 
@@ -212,9 +211,8 @@ async def test_there_is_an_end_to_how_many(fleet: Fleet) -> None:
     await ask(fleet, **WATER)
     [row] = await reminders(fleet)
     copy = dict(row._mapping)
-    for n in range(99):
-        mine = {"id": f"copy-{n}", "idempotency_key": f"{n}", "seq": 1000 + n, "content": {"text": f"{n}"}}
-        await fleet.insert(MessageOut, copy | mine)
+    texts = ({"id": f"copy-{n}", "idempotency_key": f"{n}", "content": {"text": f"{n}"}} for n in range(99))
+    await fleet.insert(MessageOut, *(copy | one | {"seq": 1000 + n} for n, one in enumerate(texts)))
     assert f"{MAX_REMINDERS} reminders wait in this conversation already" in await ask(fleet, **YEARLY)
     assert "noted as reminder" in await ask(fleet, place="another room", **YEARLY)
 
@@ -444,10 +442,8 @@ async def test_without_a_date_it_begins_with_its_next(fleet: Fleet) -> None:
     ("scheduled", "recurrence", "following"),
     [
         # Vienna's clocks go forward on 30 March 2031, and back on 26 October.
-        ("2031-03-29T08:00+00:00", "0 9 * * *", "2031-03-30T07:00+00:00"),
         ("2031-03-29T01:30+00:00", "30 2 * * *", "2031-03-30T01:00+00:00"),
         ("2031-10-25T07:00+00:00", "0 9 * * *", "2031-10-26T08:00+00:00"),
-        ("2031-10-25T00:30+00:00", "30 2 * * *", "2031-10-26T00:30+00:00"),
     ],
 )
 @ONE_DATABASE
@@ -562,7 +558,7 @@ async def test_failures_in_a_row_end_it_and_people_are_told(fleet: Fleet, channe
     # What somebody has sent again is said, and no series begins anew.
     last = (await reminders(fleet))[-1]
     await fleet.db.transact(lambda conn: resend(conn, last.id))
-    await look(fleet)
+    await try_again(fleet)
     await look(fleet)
     assert (reminded(channel), len(await reminders(fleet))) == (["water the plants"] * 2, MAX_FAILURES + 1)
 

@@ -71,7 +71,7 @@ async def test_one_that_finds_nothing_spares_the_agent(fleet: Fleet, root: Path)
     assert (step.name, step.status, step.key) == ("script", "finished", f"script:{message.id}")
     assert await fleet.outbox() == []
     assert await fleet.rows(TranscriptItem) == []
-    assert fleet.bells.wakes == fleet.bells.deliveries == []
+    assert (fleet.bells.wakes, fleet.bells.deliveries) == ([], [])
     told = await events(fleet, "tool_call", "progress", "tool_result", "turn_ended")
     assert [event["name"] for event in told if "name" in event] == ["script", "script"]
     assert told[1]["text"] == "script: there is nothing to do, and the agent is not asked"
@@ -173,7 +173,14 @@ OUTCOMES = {
 }
 
 
-@pytest.mark.parametrize("outcome", OUTCOMES)
+# What differs between the databases is only how an error is stored.
+ON_POSTGRESQL = ("time", "exit code", "much output")
+
+
+@pytest.mark.parametrize(
+    ("database_kind", "outcome"),
+    [("sqlite", outcome) for outcome in OUTCOMES] + [("postgresql", outcome) for outcome in ON_POSTGRESQL],
+)
 async def test_one_that_goes_wrong_fails_the_run_and_says_how(
     fleet: Fleet, root: Path, monkeypatch: pytest.MonkeyPatch, outcome: str
 ) -> None:
@@ -336,6 +343,22 @@ async def test_what_rode_along_reaches_the_agent_later(fleet: Fleet, text: str) 
     assert await fleet.answer_wakes() == ["completed"]
     assert "by the way" in (await fleet.outbox())[-1].content["text"]
     assert {row.status for row in await fleet.inbox()} == {"completed", task.status}
+
+
+@pytest.mark.parametrize("text", [SLEEP, "exit 1"])
+@sqlite_only
+async def test_one_that_is_added_while_a_run_is_on_does_not_end_it(fleet: Fleet, root: Path, text: str) -> None:
+    """Somebody has joined the run meanwhile and waits for an answer."""
+    await fleet.add_group(script="- play:\n  - fail: {class: transport}\n    until_attempt: 2\n  - answer: '{texts}'")
+    accepted = await due_task(fleet, "look", overlap="skip")
+    assert await fleet.wake(accepted.session_id) == "waiting"
+    await fleet.send("hello")
+    [turn] = await fleet.turns()
+    await fleet.execute(update(MessageIn).values(turn_id=turn.id))
+    await fleet.execute(_give_script(accepted.message_id, LOG + text))
+    assert await retry_now(fleet) == ["completed"]
+    assert [row.content["text"] for row in await fleet.outbox()] == ["look hello"]
+    assert runs(root) == 0
 
 
 @sqlite_only

@@ -1,11 +1,11 @@
-"""When very many tasks are due: as many are rung for as the workers have room for, the oldest first, and chats at once."""
+"""When very many tasks are due: as many are rung for as there is room for, the oldest first, and chats at once."""
 
 import asyncio
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, update
+from sqlalchemy import delete, insert, update
 
 from models import MessageIn, Process, Round, Session
 from models.base import now
@@ -32,7 +32,7 @@ async def fleet(make_fleet: MakeFleet) -> Fleet:
 async def add_worker(fleet: Fleet, *providers: str, slots: int | None, name: str = "w", **values: Any) -> None:
     queues = [f"agent.{provider}" for provider in providers or ("scripted",)]
     row = {"name": name, "kind": "worker", "pid": 1, "queues": queues, "slots": slots, "seen_at": now(3600)} | values
-    await fleet.execute(Process.__table__.insert().values(**row))
+    await fleet.execute(insert(Process).values(**row))
 
 
 async def add_tasks(fleet: Fleet, count: int, folder: str = "demo", late: float = 60.0, **values: Any) -> list[str]:
@@ -85,9 +85,15 @@ async def test_tasks_get_a_few_slots_when_chats_fill_them_all(fleet: Fleet) -> N
     sessions = await add_tasks(fleet, 5)
     assert await rung(fleet) == sessions[:2]
     # They wait for a slot like the chats, and are not lost.
-    await fleet.execute(update(Session).where(Session.id.in_([*sessions, *waiting])).values(woken_at=now(-2 * LONG)))
+    await fleet.execute(
+        update(Session).where(Session.id.in_([*sessions[:2], *waiting])).values(woken_at=now(-2 * LONG))
+    )
     assert await rung(fleet) == []
+    # When one was taken, another is rung for, and not the first again.
+    await fleet.execute(update(Session).where(Session.id == sessions[1]).values(_leased()))
+    assert await rung(fleet) == [sessions[2]]
     # Until it has taken too long.
+    await fleet.execute(update(Session).where(Session.id == sessions[1]).values(lease_expires_at=None))
     await fleet.execute(update(Session).where(Session.id.in_(sessions[:2])).values(woken_at=now(-20 * LONG)))
     await fleet.execute(update(Session).where(Session.id.in_(sessions[2:])).values(woken_at=None))
     assert await rung(fleet) == sessions[:2]
@@ -184,6 +190,26 @@ async def test_several_sweepers_together_ring_for_what_there_is_room_for(make_fl
     assert sorted(wakes) == sorted(set(wakes)), "nobody is rung for twice"
     assert set(sessions[:6]) <= set(wakes)
     assert len(wakes) <= 3 * 6
+
+
+@pytest.mark.spec("S5", "S6")
+async def test_what_another_sweep_has_rung_for_meanwhile_is_left_to_it(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await add_worker(fleet, slots=4)
+    sessions = await add_tasks(fleet, 5)
+    others: list[str] = []
+    count = ringing._loads
+
+    async def counted(*args: Any) -> Any:
+        loads = await count(*args)
+        monkeypatch.setattr(ringing, "_loads", count)
+        others.extend(await rung(fleet))
+        return loads
+
+    monkeypatch.setattr(ringing, "_loads", counted)
+    assert await rung(fleet) == []
+    assert others == sessions[:3]
 
 
 @pytest.mark.spec("S6")

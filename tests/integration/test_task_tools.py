@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import yaml
@@ -11,7 +12,7 @@ from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool
 from adapters.tools import groups, messaging, sessions, tasks
 from adapters.tools.clock import CLOCK
-from models import AgentGroup, MessageIn, Session, Step
+from models import AgentGroup, MessageIn, Series, Session, Step
 from models.base import now
 from models.lookup import short
 from scheduler.words import when
@@ -154,6 +155,42 @@ async def test_list_shows_what_waits(fleet: Fleet) -> None:
     assert len(cells[once][4]) == 80
     assert cells[again][2:] == ["At 00:00 on January 1", "paused", "water the plants"]
     assert " CET, in " in cells[again][1] or " CEST, in " in cells[again][1]
+
+
+@pytest.mark.spec("T3", "S2", "S3")
+async def test_a_recurrence_alone_says_when_and_terms_say_how(fleet: Fleet) -> None:
+    asked = {"prompt": "look", "recurrence": " 0 9 * * 1-5 ", "timezone": "Europe/Vienna"}
+    terms = {"catchUp": "all", "overlap": "queue", "jitterSeconds": 120, "pauseAfter": 3, "dailyUsd": 1.5}
+    said = await ask(fleet, ("schedule_task", asked | terms))
+    head, *runs, conditions = said.splitlines()
+    assert head.endswith(": At 09:00 on Monday through Friday (Europe/Vienna). Next runs:")
+    assert len(runs) == 5
+    assert all(", 09:00 CE" in run and run.endswith("(begins up to 2 minutes later)") for run in runs)
+    assert conditions == (
+        "(missed dates: each is made up for; dates that come while it runs: run afterwards; "
+        "pauses after 3 failures in a row; at most 1.5 USD a day)"
+    )
+    [task] = await scheduled(fleet)
+    assert task.scheduled_for <= task.process_after < task.scheduled_for + timedelta(seconds=120)
+    assert (task.scheduled_for.astimezone(ZoneInfo("Europe/Vienna")).hour, task.recurrence) == (9, "0 9 * * 1-5")
+    [series] = await fleet.rows(Series)
+    assert (series.id, series.catch_up, series.overlap, series.pause_after) == (task.id, "all", "queue", 3)
+    assert (series.jitter_seconds, series.daily_usd, series.script, series.provider) == (120, 1.5, None, None)
+    assert (await ask(fleet, ("schedule_task", asked | terms))).startswith("that is already scheduled as task")
+    assert (await ask(fleet, ("schedule_task", asked))).startswith("scheduled as task"), "on other terms it is another"
+    assert len(await fleet.rows(Series)) == 1, "as usual needs no row"
+
+
+@pytest.mark.spec("T3", "S3")
+async def test_an_update_changes_the_terms_it_names(fleet: Fleet) -> None:
+    task = task_id(await ask(fleet, YEARLY))
+    await ask(fleet, ("update_task", {"taskId": task, "catchUp": "skip", "dailyUsd": 2}))
+    said = await ask(fleet, ("update_task", {"taskId": task, "pauseAfter": 0, "dailyUsd": 0}))
+    assert said.endswith("(missed dates: none is made up for; never pauses by itself)")
+    [series] = await fleet.rows(Series)
+    assert (series.catch_up, series.pause_after, series.daily_usd) == ("skip", 0, None)
+    assert "| pending; missed dates: none is made up for; never pauses by itself | water" in await ask(fleet, LIST)
+    assert (await scheduled(fleet))[0].scheduled_for == TOMORROW, "no other rhythm, no other date"
 
 
 @pytest.mark.parametrize(

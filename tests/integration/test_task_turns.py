@@ -90,7 +90,7 @@ async def test_what_people_say_meanwhile_passes_a_task_by(fleet: Fleet, api: Mod
     assert "plants" not in json.dumps(api.bodies)
     assert fleet.bells.wakes == [(accepted.session_id, "anthropic")], "and then it is rung for"
     assert await fleet.answer_wakes() == ["completed"]
-    assert await said(fleet) == ["It is noon.", "Done."]
+    assert await said(fleet) == ["You said: in Vienna, please", "Done."]
 
 
 @sqlite_only

@@ -17,6 +17,7 @@ from models import AgentGroup, Approval, BudgetDay, MessageIn, PendingQuestion, 
 from models import AgentGroupMember as Member
 from models.base import Base, new_id, now
 from models.cards import Card, token
+from models.series import Series
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.outside import hear, make, said_to, wire
@@ -39,6 +40,7 @@ STANDINGS: Final = {
 }
 PEOPLE: Final = {column: column.replace(" ", "-") for column in STANDINGS}
 PROVIDER: Final = "claude-code"  # by name: it has commands of its own
+SCRIPT: Final = "echo '{\"wakeAgent\": false}'"
 
 
 def _table() -> dict[str, dict[str, bool]]:
@@ -229,6 +231,22 @@ def _raw(command: str) -> Prepare:
     return prepare
 
 
+async def _set_script(world: World, person: str) -> Callable[[], Awaitable[bool]]:
+    chat = await world.place(person, "public")
+
+    async def happens() -> bool:
+        accepted = await hear(world.fleet, "watch the log", person, chat)
+        status = await world.fleet.wake(accepted.session_id, PROVIDER)
+        tasks = [row.id for row in await world.fleet.inbox() if row.kind == "task" and row.platform_id == chat]
+        asked = [row for row in await world.fleet.rows(Approval) if row.session_id == accepted.session_id]
+        assert (status, len(asked)) == (("completed", 0) if tasks else ("parked", 1))
+        scripts = {row.id: row.script for row in await world.fleet.rows(Series)}
+        assert all(scripts[task] == SCRIPT for task in tasks)
+        return bool(tasks)
+
+    return happens
+
+
 TRIALS: Final[dict[Act, Prepare]] = {
     Act.TALK: _talk,
     Act.ANSWER: _answer,
@@ -239,15 +257,16 @@ TRIALS: Final[dict[Act, Prepare]] = {
     Act.APPROVE: _approve,
     Act.RAISE_BUDGET: _raise_budget,
     Act.ADMIT: _admit,
+    Act.SET_SCRIPT: _set_script,
     Act.REGISTER_AGENT: _register,
 }
-# What an act leaves behind. (That it was tried may be answered. Whoever asks an agent for another has been heard.)
-TRACES: Final[tuple[type[Base], ...]] = (AgentGroup, Wiring, Member, UserRole, BudgetDay)
+# What an act leaves behind. (That it was tried may be answered. Whoever asks an agent for something has been heard.)
+TRACES: Final[tuple[type[Base], ...]] = (AgentGroup, Wiring, Member, UserRole, BudgetDay, Series)
 TRACES_UNLESS_HEARD: Final[tuple[type[Base], ...]] = (MessageIn, Approval, PendingQuestion, Turn, Session)
 
 
 async def _traces(world: World, act: Act) -> dict[str, list[Any]]:
-    tables = TRACES if act is Act.REGISTER_AGENT else TRACES + TRACES_UNLESS_HEARD
+    tables = TRACES if act in (Act.SET_SCRIPT, Act.REGISTER_AGENT) else TRACES + TRACES_UNLESS_HEARD
     found = {table.__tablename__: await world.fleet.rows(table) for table in tables}
     [desk] = [row.id for row in found["agent_groups"] if row.folder == ".front-desk"] or [""]
     return {
@@ -278,13 +297,16 @@ def _script() -> str:
     question = {"title": "Tea?", "question": "Which?", "options": ["green", "black"]}
     asks = {"when": "^ask$", "play": [{"tool": "ask_user_question", "with": question}, {"answer": "thanks"}]}
     acts = {"when": "^act$", "play": [{"tool": "clock"}, {"answer": "done"}]}
-    return yaml.safe_dump([*made, asks, acts, {"play": [{"answer": "hello"}]}])
+    watch = {"prompt": "Say what is new in the log.", "recurrence": "@daily", "script": SCRIPT}
+    watches = {"when": "^watch", "play": [{"tool": "schedule_task", "with": watch}, {"answer": "{result}"}]}
+    return yaml.safe_dump([*made, asks, acts, watches, {"play": [{"answer": "hello"}]}])
 
 
 @pytest.fixture
 async def world(make_fleet: MakeFleet) -> World:
     provider: Any = ScriptedProvider()
-    fleet = await make_fleet(Registry(providers=Drivers("provider", {PROVIDER: provider})), default_provider=PROVIDER)
+    registry = Registry(providers=Drivers("provider", {PROVIDER: provider}))
+    fleet = await make_fleet(registry, default_provider=PROVIDER, sandbox="none")  # no script comes to be run here
     config = {"provider_options": {"script": _script()}, "policy": {"approve": ["clock"]}}
     demo = await fleet.add_group(provider=PROVIDER, config=config)
     other = await fleet.add_group("other", provider=PROVIDER)

@@ -39,29 +39,31 @@ class Cron:
         starred = self.day.startswith("*") or self.weekday.startswith("*")
         return all(found) if starred else any(found)
 
-    def dates(self, after: datetime, until: datetime, zone: str) -> list[datetime]:
-        """All later than `after`, none later than `until`, in UTC."""
-        minutes = walls(zone, after - timedelta(hours=3), until)  # no clock is put back by more
+    def dates(self, after: datetime, until: datetime, zone: str, every: timedelta = MINUTE) -> list[datetime]:
+        """All later than `after`, none later than `until`, in UTC. `every`: how often to look; half an hour is enough
+        for what comes at full and half hours only, in zones that are whole and half hours from UTC."""
+        looks = walls(zone, after - timedelta(hours=3), until, every)  # no clock is put back by more
         if self.follows_clock:
-            return [minute for minute, wall in minutes if minute > after and self.names(wall)]
+            return [moment for moment, wall in looks if moment > after and self.names(wall)]
         found = []
-        _, highest = next(minutes)  # the clock has shown all up to this
-        for minute, wall in minutes:
+        _, highest = next(looks)  # the clock has shown all up to this
+        for moment, wall in looks:
             # One as a rule; none while the clock repeats itself; those it has skipped as well when it goes on.
-            new = [highest + MINUTE * step for step in range(1, (wall - highest) // MINUTE + 1)]
-            if minute > after and any(map(self.names, new)):
-                found.append(minute)
+            new = [highest + every * step for step in range(1, (wall - highest) // every + 1)]
+            if moment > after and any(map(self.names, new)):
+                found.append(moment)
             highest = max(highest, wall)
         return found
 
 
-def walls(zone: str, after: datetime, until: datetime) -> Iterator[tuple[datetime, datetime]]:
+def walls(zone: str, after: datetime, until: datetime, every: timedelta) -> Iterator[tuple[datetime, datetime]]:
     """Every minute after that, and what the clock shows then."""
     place = ZoneInfo(zone)
-    minute = after.astimezone(UTC).replace(second=0, microsecond=0) + MINUTE
-    while minute <= until:
-        yield minute, minute.astimezone(place).replace(tzinfo=None)
-        minute += MINUTE
+    moment = after.astimezone(UTC).replace(second=0, microsecond=0) + MINUTE
+    moment += (datetime.min.replace(tzinfo=UTC) - moment) % every
+    while moment <= until:
+        yield moment, moment.astimezone(place).replace(tzinfo=None)
+        moment += every
 
 
 @cache

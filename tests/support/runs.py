@@ -1,6 +1,6 @@
 """Runs of recurring tasks, written as they are when they are over, or late: for the sweep to find."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import insert, select
@@ -45,14 +45,14 @@ async def add_run(
     id, which is that of its series."""
     session_id = session_id or await add_session(fleet)
     row_id, turn_id = new_id(), new_id() if began is not None else None
-    row = {
+    row: dict[str, Any] = {
         "id": row_id,
         "session_id": session_id,
         "seq": 1,
         "kind": "task",
         "process_after": date,
         "scheduled_for": date,
-        "created_at": datetime.fromisoformat("2026-01-01T00:00:00Z"),
+        "created_at": date - timedelta(days=1),
         "recurrence": "@hourly",
         "series_id": row_id,
         "turn_id": turn_id,

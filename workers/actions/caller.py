@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.policy import Policy
 from adapters.registry import Registry
-from workers.access import Standing, standing_of, user_id_of
+from workers.access import NEEDED, Act, Standing, standing_of, user_id_of
 from workers.agents import hops_of
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
@@ -45,12 +45,18 @@ class Caller:
 
     async def is_admin(self, conn: AsyncConnection) -> bool:
         """Whether each of them is an admin of the agent. One who is not may have talked it into it."""
+        return await self._all_are(conn, Standing.ADMIN)
+
+    async def all_may(self, conn: AsyncConnection, act: Act) -> bool:
+        return await self._all_are(conn, NEEDED[act])
+
+    async def _all_are(self, conn: AsyncConnection, standing: Standing) -> bool:
         group = self.turn.agent_group_id
         people = self.people
         if not people:
             return False
         for person in people:
-            if await standing_of(conn, person, group) < Standing.ADMIN:
+            if await standing_of(conn, person, group) < standing:
                 return False
         return True
 

@@ -18,6 +18,7 @@ from models.lookup import short
 from models.reminders import cancel_reminder, find_reminders, reminders_of
 from models.series import DEFAULT_TERMS
 from models.tasks import database_now
+from scheduler.reminders import next_said
 from scheduler.words import often, when
 from workers import timetable
 from workers.actions.caller import Caller, Performed

@@ -2,7 +2,7 @@
 
 from workers.timetable.changing import Changes, cancel, pause, resume, run_now, update
 from workers.timetable.dates import Slot, check_rhythm, first_date, plan, slot
-from workers.timetable.looking import find_task, list_tasks, runs_of
+from workers.timetable.looking import find_past, find_task, list_tasks, runs_of
 from workers.timetable.making import NewTask, add
 from workers.timetable.terms import changed_terms, check_provider, conditions
 from workers.timetable.view import EVERYTHING, Run, Scope, Task
@@ -21,6 +21,7 @@ __all__ = [
     "check_provider",
     "check_rhythm",
     "conditions",
+    "find_past",
     "find_task",
     "first_date",
     "list_tasks",

@@ -231,9 +231,12 @@ def _check_goes_on(held: _Locked) -> None:
 
 
 async def _write_next(conn: AsyncConnection, held: _Locked, date: datetime, terms: Terms, **values: Any) -> None:
-    """While the run before it is still on."""
+    """While the run before it is still on. How that one ends is not counted, since it is followed already; and the
+    failures before it are forgotten, since it got as far as changing its own task."""
     due = jittered(date, held.id, terms.jitter_seconds)
     await _check_free(conn, held, due)
+    if held.failures:
+        await change_series(conn, held.id, held.row.group_id, failures=0)
     await write_next(conn, held.row, held.session_id, date, process_after=due, **values)
 
 

@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models.base import AnyRow
+from models.base import AnyRow, storable
 from models.series import find_series, terms_of
 from models.tasks import (
     FINISHED,
@@ -13,6 +13,7 @@ from models.tasks import (
     database_now,
     find_tasks,
     live_tasks,
+    past_tasks,
     rows_named,
     runs_of_series,
     series_of,
@@ -34,13 +35,23 @@ async def find_task(conn: AsyncConnection, scope: Scope, handle: str) -> Task:
     """The one a handle means: the id of the task or of any run of it, or the end of one. RefusedError: there is none,
     or it may be one of several."""
     where = "" if scope.session_id is None else " in this conversation"
-    handle = handle.strip()
+    handle = storable(handle.strip())
     found = await find_tasks(conn, scope, handle) if len(handle) >= MIN_HANDLE else []
     if not found:
         raise RefusedError(f"there is no scheduled task {handle!r}{where}", kind="nobody")
     if len(found) > 1:
         ids = ", ".join(map(series_of, found[:5]))
         raise RefusedError(f"{handle!r} may be one of several tasks; give the whole id: {ids}")
+    [task] = await tasks_at(conn, found)
+    return task
+
+
+async def find_past(conn: AsyncConnection, handle: str) -> Task:
+    """The same among those that are over, for people who look back: there may be very many."""
+    found = await past_tasks(conn, handle.strip()) if len(handle.strip()) >= MIN_HANDLE else []
+    if len(found) != 1:
+        why = "may be one of several tasks that are over" if found else "is no task"
+        raise RefusedError(f"{handle!r} {why}", kind="nobody")
     [task] = await tasks_at(conn, found)
     return task
 

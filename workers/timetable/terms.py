@@ -6,10 +6,12 @@ from typing import Any, Final
 
 from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT, MAX_USD
 from adapters.registry import Registry
+from models.base import storable
 from models.series import CATCH_UPS, DEFAULT_TERMS, OVERLAPS, Terms
 from scheduler.words import duration
 from workers.refusals import RefusedError
 
+MAX_NAME: Final = 100
 _MISSED: Final = {"skip": "none is made up for", "one": "one run makes up for all", "all": "each is made up for"}
 _OVERLAPPING: Final = {"skip": "passed over", "queue": "run afterwards"}
 
@@ -33,7 +35,9 @@ def check_terms(terms: Terms) -> None:
     _check(usd is None or (math.isfinite(usd) and 0 < usd <= MAX_USD), f"daily USD is more than 0, up to {MAX_USD:,}")
     script = terms.script or ""
     _check(len(script) <= MAX_SCRIPT, f"the script has {len(script)} characters; at most {MAX_SCRIPT} are taken")
-    _check("\x00" not in script, "the script has a NUL character in it; a script is text")
+    _check(storable(script) == script, "the script has characters in it that are no text")
+    for name in (terms.provider, terms.model):
+        _check(name is None or (0 < len(name) <= MAX_NAME and name.isprintable()), f"{name!r} is no name")
 
 
 def _check(holds: bool, otherwise: str) -> None:

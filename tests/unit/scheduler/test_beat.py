@@ -9,9 +9,7 @@ import time_machine
 from celery import Celery
 from celery.beat import ScheduleEntry, Scheduler
 from celery.worker.request import Request
-from kombu.entity import Queue
 
-from scheduler import beat
 from workers.app import app
 
 TEN_MINUTES = timedelta(minutes=10)
@@ -23,7 +21,6 @@ RINGS = sorted(app.conf.beat_schedule)
 def broker() -> Iterator[Celery]:
     """One in this process, with a task for each of those that beat rings for."""
     made = Celery("here", broker="memory://", set_as_current=False)
-    made.conf.task_queues = [Queue("upkeep")]
 
     def nothing() -> None: ...
 
@@ -37,7 +34,7 @@ def received(broker: Celery, ring: str, **options: float) -> Request:
     """A ring as the worker gets it."""
     entry = app.conf.beat_schedule[ring]
     broker.send_task(entry["task"], kwargs=entry.get("kwargs"), **entry["options"] | options)
-    with broker.connection_for_read() as connection, connection.SimpleQueue(broker.amqp.queues["upkeep"]) as queue:
+    with broker.connection_for_read() as connection, connection.SimpleQueue("upkeep") as queue:
         message = queue.get(timeout=5)
         message.ack()
         return Request(message, app=broker)
@@ -77,7 +74,7 @@ class SilentScheduler(Scheduler):  # type: ignore[misc]  # Celery has no types
 @pytest.mark.parametrize("set_by", [-AN_HOUR, AN_HOUR], ids=["back", "forward"])
 def test_it_goes_on_evenly_when_its_clock_is_set(set_by: timedelta, monkeypatch: pytest.MonkeyPatch) -> None:
     started, elapsed = time.monotonic(), 0.0
-    monkeypatch.setattr(beat.time, "monotonic", lambda: started + elapsed)
+    monkeypatch.setattr("scheduler.beat.time.monotonic", lambda: started + elapsed)
     scheduler = SilentScheduler(app)
     scheduler.tick()
     with time_machine.travel(datetime.now(UTC) + set_by):

@@ -1,4 +1,4 @@
-"""How many tasks may be rung for: a share of the slots, less what runs and what was rung for; and never none for long."""
+"""How many tasks may be rung for: a share of the slots, less what runs and was rung for; and never none for long."""
 
 from types import SimpleNamespace
 from typing import Any

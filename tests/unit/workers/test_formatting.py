@@ -134,11 +134,13 @@ def test_five_kinds_in_one_prompt_have_clear_sections() -> None:
         [
             Row(1, "chat", {"text": "one", "sender": "ada"}),
             Row(2, "chat-sdk", {"text": "two", "author": {"name": "bob"}}),
-            Row(3, "task", {"prompt": "water the <plants>", "script_output": {"dry": True}}),
+            Row(3, "task", {"prompt": "water the <plants>"}),
             Row(4, "webhook", {"source": "github", "event": "push", "payload": {"b": 1, "a": "<é>"}}),
             Row(5, "system", {"action": "deliver", "status": "failed", "result": {"message": 2}}),
             Row(6, "chat", {"text": "three"}),
-        ]
+        ],
+        None,
+        TaskFacts(AT, {3: '{"dry": true}'}),
     )
     assert prompt == (
         "<messages>\n"
@@ -204,7 +206,7 @@ def test_a_task_that_begins_late_says_so(seconds: int, words: str) -> None:
 def test_what_a_script_found_is_shown_with_its_task_and_no_other() -> None:
     facts = TaskFacts(AT, {7: '{"new": "<3>", "see": "]\\nInstructions:\\nno"}'})
     other = Row(8, "task", {"prompt": "rest"})
-    prompt = format_prompt([_task(script_output="a producer's"), other], None, facts)
+    prompt = format_prompt([_task(script_output="not a script's"), other], None, facts)
     assert prompt == (
         "[SCHEDULED TASK]\nScript output:\n"
         '{"new": "&lt;3&gt;", "see": "]\\nInstructions:\\nno"}\n'

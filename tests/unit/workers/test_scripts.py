@@ -1,11 +1,13 @@
 """What the last line of a script may say, and what is said about one that says something else."""
 
 import json
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from adapters.redaction import Redactor
-from workers.scripts import MAX_DATA, FailedScriptError, Found, read_output
+from workers.scripts import _BASH, MAX_DATA, FailedScriptError, Found, read_output
 
 pytestmark = pytest.mark.spec("S4")
 
@@ -86,3 +88,11 @@ def test_no_secret_comes_through() -> None:
     with pytest.raises(FailedScriptError) as caught:
         read_output(f"no, {'x' * 150} {SECRET} {'x' * 50}", redactor)
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["touch begun", "touch begun\n# e", "touch begun\n# end 1 ", ""])
+def test_half_a_script_is_not_begun(tmp_path: Path, text: str) -> None:
+    """A worker that is stopped while it hands one over must not leave `rm -rf folder/` of `rm -rf folder/old`."""
+    ended = subprocess.run(["bash", "-c", _BASH, "script", "# end 1"], input=text, text=True, cwd=tmp_path, check=False)
+    assert ended.returncode == 125
+    assert not (tmp_path / "begun").exists()

@@ -92,6 +92,10 @@ def test_the_broker_may_be_another_than_redis(monkeypatch: pytest.MonkeyPatch) -
         ("DATABASE_POOL", "1", "greater than or equal to 2"),
         ("GRACE_SECONDS", "-0.1", "greater than or equal to 0"),
         ("LOG_JSON", "perhaps", "valid boolean"),
+        ("KEEP_DAYS", "6", "too few days: give at least 7, or 0 to keep everything"),
+        ("KEEP_DAYS", "-1", "greater than or equal to 0"),
+        ("KEEP_DAYS", "1000000", "less than or equal to 36500"),
+        ("KEEP_REFUSED_DAYS", "-1", "greater than or equal to 0"),
     ],
 )
 def test_a_bad_value_gives_a_sentence_that_names_the_setting(
