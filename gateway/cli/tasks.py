@@ -66,8 +66,8 @@ def list_tasks(
             return
         lines = [Line.of_task(task, now) for task in found] + [Line.of_reminder(row, now) for row in noted]
         if not lines:
-            example = f"longshore tasks add {agent or 'AGENT'} 'What is new in this folder?' --every '0 9 * * 1-5'"
-            out.print(f"no tasks yet. Make one: [bold]{shown(example)}[/bold]", soft_wrap=True)
+            example = f"longshore tasks add {agent or 'AGENT'} 'What is new?' --every '0 9 * * 1-5'"
+            out.print(f"no tasks yet. Make one:\n  [bold]{shown(example)}[/bold]")
             return
         lines.sort(key=lambda line: line.date or now)
         out.print(table_of(lines, now))

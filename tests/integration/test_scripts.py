@@ -19,6 +19,7 @@ from models.lookup import revive
 from models.series import Series
 from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api, retry_now
+from tests.support.cards import appoint
 from tests.support.diarist import Diarist
 from tests.support.fleet import Fleet
 from tests.support.model_api import ModelApi, refuse, rule, script
@@ -331,6 +332,7 @@ def _give_script(series_id: str, text: str) -> Any:
 async def test_what_rode_along_reaches_the_agent_later(fleet: Fleet, text: str) -> None:
     """A message that starts no turn must not be lost with one that the agent never sees."""
     await fleet.add_group()
+    await appoint(fleet, "fake:boss", "owner", chat="the owner's chat")
     rider = await fleet.send("by the way")
     await fleet.execute(update(MessageIn).values(kind="system", wakes=False, content={"result": "by the way"}))
     accepted = await due_task(fleet, script=text)
@@ -338,6 +340,9 @@ async def test_what_rode_along_reaches_the_agent_later(fleet: Fleet, text: str) 
     riding, task = await fleet.inbox()
     assert (riding.id, riding.status, riding.tries, riding.turn_id) == (rider.message_id, "pending", 0, None)
     assert task.status == ("completed" if text == SLEEP else "failed")
+    notices = [row.content["text"] for row in await fleet.outbox() if row.kind == "notice"]
+    assert [text for text in notices if "was given up" in text and "message 2 was" not in text] == []
+    assert len(notices) == (0 if text == SLEEP else 2)
     assert await fleet.wake(accepted.session_id) == "nothing", "it still starts none"
     await fleet.send("hello")
     assert await fleet.answer_wakes() == ["completed"]
@@ -356,6 +361,7 @@ async def test_one_that_is_added_while_a_run_is_on_does_not_end_it(fleet: Fleet,
     [turn] = await fleet.turns()
     await fleet.execute(update(MessageIn).values(turn_id=turn.id))
     await fleet.execute(_give_script(accepted.message_id, LOG + text))
+    fleet.bells.wakes.clear()
     assert await retry_now(fleet) == ["completed"]
     assert [row.content["text"] for row in await fleet.outbox()] == ["look hello"]
     assert runs(root) == 0

@@ -7,16 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from sqlalchemy import event, insert, update
+from sqlalchemy import event, update
 
-from models import Approval, BudgetDay, MessageIn, Reservation, Session, Turn, Usage, UserRole
+from models import Approval, BudgetDay, MessageIn, Reservation, Session, Turn, Usage
 from models.base import new_id, now
-from models.groups import ensure_messaging_group
-from models.people import User, UserDm
 from models.spending import BudgetState, budget_states
 from scheduler.following import LATE_SECONDS
 from tests.support.api_fleet import model_api
-from tests.support.cards import cards_of, press
+from tests.support.cards import appoint, cards_of, press
 from tests.support.fleet import Fleet
 from tests.support.model_api import Call, ModelApi, refuse, reply, rule, script, stall
 from tests.support.model_api import Usage as Used
@@ -247,7 +245,7 @@ async def test_a_turn_that_is_taken_apart_does_not_go_in_circles(fleet: Fleet) -
 
 @pytest.mark.spec("S4", "P21", "M17")
 async def test_at_its_budget_a_task_waits_for_a_yes_and_others_go_on(fleet: Fleet, api: ModelApi) -> None:
-    await _admin(fleet, await _group(fleet))
+    await appoint(fleet, "fake:boss", "admin", await _group(fleet), chat="the admin's chat")
     task = await due_task(fleet, daily_usd=1.0)
     assert await fleet.wake(task.session_id, "anthropic") == "completed"
     again = await due_task(fleet, series=task.message_id)
@@ -329,14 +327,3 @@ async def test_a_tasks_budget_is_listed_as_a_tasks(fleet: Fleet, api: ModelApi) 
 async def _group(fleet: Fleet, **budget: float) -> str:
     config = {"provider_options": PRICE, "budget": budget}
     return await fleet.add_group(provider="anthropic", config=config)
-
-
-async def _admin(fleet: Fleet, group: str) -> None:
-    await fleet.insert(User, {"id": "fake:boss", "kind": "fake"})
-    await fleet.insert(UserRole, {"user_id": "fake:boss", "role": "admin", "agent_group_id": group})
-
-    async def work(conn: Any) -> None:
-        place = await ensure_messaging_group(conn, "fake", "the admin's chat")
-        await conn.execute(insert(UserDm).values(user_id="fake:boss", channel_type="fake", messaging_group_id=place))
-
-    await fleet.db.transact(work)

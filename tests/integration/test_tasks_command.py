@@ -122,6 +122,14 @@ async def test_once_and_without_terms_is_a_plain_row(cli: Cli, fleet: Fleet) -> 
     assert "Times are UTC" in said(at_nine)
 
 
+@ONE_DATABASE
+async def test_a_task_on_another_provider_does_not_need_the_agents_own(cli: Cli, fleet: Fleet) -> None:
+    await fleet.add_group("lost", provider="gone")
+    await add(cli, "--at", "in 1 day", "--provider", "scripted", agent="lost")
+    [row] = await fleet.inbox()
+    assert (row.status, row.error) == ("pending", None)
+
+
 @pytest.mark.spec("S3")
 async def test_pause_resume_update_run_now_and_cancel(cli: Cli, fleet: Fleet, tmp_path: Path) -> None:
     made = await add(cli, "--every", YEARLY, "--pause-after", "3")
@@ -300,9 +308,11 @@ async def test_a_thread_begins_where_a_known_place_ends(
 @ONE_DATABASE
 async def test_mistakes_get_a_sentence(cli: Cli, fleet: Fleet, tmp_path: Path) -> None:
     (tmp_path / "long.sh").write_text("#" * 20_001)
+    (tmp_path / "wide.sh").write_text("\N{SHIP}" * 20_001)
     (tmp_path / "bytes.sh").write_bytes(b"\xff\xfe")
     (tmp_path / "nul.sh").write_text("a\0b")
     (tmp_path / "empty.sh").write_text(" \n")
+    await fleet.add_group("lost", provider="gone")
     made = await add(cli, "--every", YEARLY)
     cases: list[tuple[list[str], int, str]] = [
         ([], 2, "say when: --at '2026-12-01 09:00', --every '0 9 * * 1-5', or both"),
@@ -316,6 +326,7 @@ async def test_mistakes_get_a_sentence(cli: Cli, fleet: Fleet, tmp_path: Path) -
         (["--at", "now", "--script", "none.sh"], 1, "--script: none.sh cannot be read: No such file"),
         (["--at", "now", "--script", "."], 1, "--script: . cannot be read: Is a directory"),
         (["--at", "now", "--script", "long.sh"], 1, "long.sh is too large: at most 20,000 characters"),
+        (["--at", "now", "--script", "wide.sh"], 1, "wide.sh is too large"),
         (["--at", "now", "--script", "/dev/zero"], 1, "/dev/zero is too large"),
         (["--at", "now", "--script", "bytes.sh"], 1, "bytes.sh is not text in UTF-8"),
         (["--at", "now", "--script", "nul.sh"], 1, "nul.sh is not text"),
@@ -334,6 +345,7 @@ async def test_mistakes_get_a_sentence(cli: Cli, fleet: Fleet, tmp_path: Path) -
     whole = [(["add", "demo", "x", *arguments], code, words) for arguments, code, words in cases] + [
         (["add", "demo", " ", "--at", "now"], 2, "the prompt is empty"),
         (["add", "nobody", "x", "--at", "now"], 1, "there is no agent 'nobody'"),
+        (["add", "lost", "x", "--at", "now"], 1, "there is no provider 'gone' here"),
         (["show", "zzzzzzzz"], 1, "there is no scheduled task 'zzzzzzzz'; see: longshore tasks list"),
         (["update", made["handle"]], 2, "nothing to change"),
         (["update", made["handle"], "--every", "x"], 2, "is not a cron expression"),

@@ -303,6 +303,18 @@ async def test_a_change_from_within_a_run_is_for_the_next_and_makes_up_for_what_
     assert len(await runs_of(fleet, task_id)) == 2
 
 
+@pytest.mark.spec("T3", "S1")
+async def test_a_run_cannot_be_followed_by_itself(fleet: Fleet) -> None:
+    """A series has one row for a date: a second would not be written, and the series would end without a word."""
+    at = await clock(fleet)
+    task_id = await add_run(fleet, at)
+    await put_under_way(fleet, task_id)
+    with pytest.raises(RefusedError, match="that task has had a run for "):
+        await update_task(fleet, task_id, process_after=at)
+    [row] = await runs_of(fleet, task_id)
+    assert not row.recurred
+
+
 @pytest.mark.spec("T3", "S3")
 async def test_a_change_after_a_run_sees_to_what_follows_it_first(fleet: Fleet) -> None:
     """The sweep has not come by: the run that failed counts all the same."""

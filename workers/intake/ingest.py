@@ -183,7 +183,7 @@ async def _store(
     dates = await _dates(conn, incoming, row_id, terms)
     # One with a date needs no wake now, and must not stand in the way of another's.
     admission = await _admit(conn, route, settings, wakes=wakes and "process_after" not in dates)
-    provider = admission.provider or agent.provider or settings.default_provider
+    provider = terms.provider or admission.provider or agent.provider or settings.default_provider
     known = provider in registry.providers.names
     if follow_up == "reject" and admission.running and not waits:
         reason = "the agent is at work, and its wiring refuses messages meanwhile: send it again later"

@@ -234,13 +234,17 @@ async def _write_next(conn: AsyncConnection, held: _Locked, date: datetime, term
     """While the run before it is still on. How that one ends is not counted, since it is followed already; and the
     failures before it are forgotten, since it got as far as changing its own task."""
     due = jittered(date, held.id, terms.jitter_seconds)
-    await _check_free(conn, held, due)
     if held.failures:
         await change_series(conn, held.id, held.row.group_id, failures=0)
-    await write_next(conn, held.row, held.session_id, date, process_after=due, **values)
+    if not await write_next(conn, held.row, held.session_id, date, process_after=due, **values):
+        raise _taken(due)
 
 
 async def _check_free(conn: AsyncConnection, held: _Locked, due: datetime) -> None:
     """A series has one row for a date: a second would not be written, and the series would end without a word."""
     if await is_taken(conn, held.id, due, held.row.id):
-        raise RefusedError(f"that task has had a run for {due.isoformat()} already; give it another date")
+        raise _taken(due)
+
+
+def _taken(due: datetime) -> RefusedError:
+    return RefusedError(f"that task has had a run for {due.isoformat()} already; give it another date")
