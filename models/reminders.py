@@ -17,6 +17,7 @@ from models.base import AnyRow, new_id
 from models.groups import AgentGroup
 from models.outbox import REPEATING, MessageOut
 from models.sessions import Session, living_session, take_numbers, take_numbers_of_many
+from models.tasks import series_of
 from models.upsert import insert_many_ignoring
 
 # Rows are rung for when they are written. One with a date was not: so long ago that it is as soon as it is due.
@@ -84,7 +85,7 @@ def _ends(rows: Sequence[AnyRow]) -> list[AnyRow]:
     """One row per series: not one that somebody had sent again although the next is written."""
     chosen: dict[str, AnyRow] = {}
     for row in sorted(rows, key=lambda row: row.recurred):
-        chosen.setdefault(row.series_id or row.id, row)
+        chosen.setdefault(series_of(row), row)
     return sorted(chosen.values(), key=lambda row: (row.scheduled_for, row.id))
 
 
@@ -161,7 +162,7 @@ async def write_repeated(conn: AsyncConnection, followed: Sequence[tuple[AnyRow,
     rows: list[dict[str, Any]] = []
     # The last of a session first, since the last of its numbers is what is known.
     for row, session_id, date in reversed(followed):
-        series_id = row.series_id or row.id
+        series_id = series_of(row)
         following = {
             "id": new_id(),
             "session_id": session_id,
@@ -188,7 +189,7 @@ async def failed_in_a_row(conn: AsyncConnection, row: AnyRow, times: int) -> boo
     """Whether this and those before it, so many together, were all given up."""
     query = (
         select(MessageOut.status)
-        .where(MessageOut.series_id == (row.series_id or row.id), MessageOut.scheduled_for <= row.scheduled_for)
+        .where(MessageOut.series_id == series_of(row), MessageOut.scheduled_for <= row.scheduled_for)
         .order_by(MessageOut.scheduled_for.desc())
         .limit(times)
     )

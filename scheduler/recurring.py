@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import func, select, text, update
+from sqlalchemy import select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, now
@@ -20,6 +20,7 @@ from models.lookup import short
 from models.notices import owner_notices, store_notices
 from models.outbox import notice
 from models.people import owner_addresses
+from models.quoting import one_line, quoted
 from models.series import Series, Terms, find_series, set_failures, terms_of
 from models.sessions import Session, living_session, take_numbers_of_many
 from models.tasks import (
@@ -41,6 +42,7 @@ SHOWN_PROMPT: Final = 80
 # So many dates in a row that other runs have are passed over.
 MAX_TAKEN: Final = 50
 _MISSED: Final = f"missed: it could not begin within {LATE_SECONDS // 60} minutes of its date, and is not made up for"
+_NO_LIMIT: Final = 2**31 - 1
 # Written out, as in the indexes that hold only these.
 _SKIPS: Final = text("task_series.catch_up = 'skip'")
 _DUE_TASK: Final = text("messages_in.status = 'pending' AND messages_in.kind = 'task'")
@@ -156,8 +158,7 @@ def _plan(row: AnyRow, series: AnyRow | None, at: datetime) -> Next:
 def _notices(one: Next, session_id: str, first: int, owners: list[tuple[str, str]]) -> list[dict[str, Any]]:
     row, handle = one.row, short(one.series_id)
     log.warning("task.paused", task=one.series_id, agent=row.folder, failures=one.failures)
-    prompt = " ".join(str(row.content.get("prompt") or "").split())
-    prompt = prompt if len(prompt) <= SHOWN_PROMPT else f"{prompt[: SHOWN_PROMPT - 1]}…"
+    prompt = quoted(one_line(str(row.content.get("prompt") or ""), SHOWN_PROMPT))
     key = f"{one.series_id}:paused:{row.id}"
     said = notice(
         session_id=session_id,
@@ -168,7 +169,7 @@ def _notices(one: Next, session_id: str, first: int, owners: list[tuple[str, str
         thread_id=row.thread_id,
         content={"text": f"I have paused a scheduled task, because {one.paused}: {prompt} (task {handle})"},
     )
-    told = f"{row.folder}: task {handle} is paused, because {one.paused} ({one.detail}): {prompt}"
+    told = f"{row.folder}: task {handle} is paused, because {one.paused} ({quoted(one.detail)}): {prompt}"
     told = f"{told}\nLet it go on: longshore tasks resume {handle}"
     return [said, *owner_notices(owners, session_id=session_id, first_seq=first + 1, key=key, text=told)]
 
@@ -211,22 +212,29 @@ async def discard_missed(conn: AsyncConnection, batch: int) -> int:
     the series goes on when they are followed."""
     # Asked on its own: where no task does so, a hundred thousand late rows are not looked at for it.
     some = select(Series.id).where(_SKIPS).exists()
-    late = (MessageIn.process_after < now(-LATE_SECONDS), MessageIn.created_at < now(-LATE_SECONDS))
-    # Not the bare columns: the database must not go through all that never had a turn, or all runs of a series.
-    not_begun = (func.coalesce(MessageIn.turn_id, "") == "", MessageIn.tries == 0)
-    series_id = func.coalesce(MessageIn.series_id, "")
-    chosen = (
-        select(MessageIn.id)
-        .join(Series, Series.id == series_id)
-        .join(Session, Session.id == MessageIn.session_id)
-        .where(some, _DUE_TASK, *late, *not_begun, _SKIPS)
+    late = (
+        select(MessageIn.id, MessageIn.session_id, MessageIn.series_id, MessageIn.turn_id, MessageIn.process_after)
+        .where(some, _DUE_TASK, MessageIn.process_after < now(-LATE_SECONDS))
+        .where(MessageIn.created_at < now(-LATE_SECONDS), MessageIn.tries == 0)
         .order_by(MessageIn.process_after)
+        # With a limit it is asked first, over the index of due tasks. Else a database may begin at the other end, with
+        # all that never had a turn or all runs there ever were of a series.
+        .limit(_NO_LIMIT)
+        .subquery()
+    )
+    chosen = (
+        select(late.c.id)
+        .join(Series, Series.id == late.c.series_id)
+        .join(Session, Session.id == late.c.session_id)
+        .where(_SKIPS, late.c.turn_id.is_(None))
+        .order_by(late.c.process_after)
         .limit(batch)
         .with_for_update(of=Session, skip_locked=True)
     )
     ids = list((await conn.execute(chosen)).scalars())
     if not ids:
         return 0
-    missed = update(MessageIn).where(MessageIn.id.in_(ids), MessageIn.status == "pending", *not_begun)
+    not_begun = (MessageIn.status == "pending", MessageIn.turn_id.is_(None), MessageIn.tries == 0)
+    missed = update(MessageIn).where(MessageIn.id.in_(ids), *not_begun)
     await conn.execute(missed.values(status="discarded", status_changed_at=now(), error=_MISSED))
     return len(ids)

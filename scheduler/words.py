@@ -3,7 +3,7 @@ zone nobody here knows must still be listed."""
 
 import re
 from contextlib import suppress
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Final
 
 from cronsim import CronSim, CronSimError
@@ -13,6 +13,7 @@ from scheduler.recurrence import RecurrenceError, check_timezone, fields_of, upc
 MINUTE: Final = 60
 HOUR: Final = 60 * MINUTE
 DAY: Final = 24 * HOUR
+NEXT_DATES: Final = 5
 # cronsim calls them `every second minute of every hour` and `at minute 0 past every second hour`.
 _STEPS: Final = (
     (r"\*/([1-9][0-9]?) \* \* \* \*", HOUR // MINUTE, "minute"),
@@ -22,15 +23,20 @@ _STEPS: Final = (
 
 def when(date: datetime, timezone: str, at: datetime | None = None) -> str:
     """`Tue 17 Nov 2026, 09:00 CET`; with seconds if it has any, and with how far away it is if `at` says from when."""
-    try:
-        local = date.astimezone(check_timezone(timezone))
-    except RecurrenceError:
-        local = date.astimezone(check_timezone("UTC"))
+    local = date.astimezone(zone_or_utc(timezone))
     time = local.strftime("%H:%M:%S" if local.second else "%H:%M")
     # Many zones have no letters, only +0545.
     zone = re.sub(r"^(?=[+-])", "UTC", local.strftime("%Z"))
     words = f"{local:%a} {local.day} {local:%b %Y}, {time} {zone}"
     return words if at is None else f"{words}, {distance(date, at)}"
+
+
+def zone_or_utc(name: str) -> tzinfo:
+    """To show dates in: UTC if nobody here knows the zone."""
+    try:
+        return check_timezone(name)
+    except RecurrenceError:
+        return UTC
 
 
 def distance(date: datetime, at: datetime) -> str:
@@ -65,21 +71,21 @@ def often(recurrence: str | None) -> str:
     return re.sub(r"\b(\d*[02-9])?([123])th\b", _ordinal, explained)
 
 
-def next_runs(
-    recurrence: str | None,
-    first: datetime,
-    timezone: str,
-    jitter_seconds: int = 0,
-    count: int = 5,
-    at: datetime | None = None,
-) -> list[str]:
-    """The next runs, a line each: `first` and those that follow if each is on time."""
+def next_dates(recurrence: str | None, first: datetime, timezone: str, at: datetime | None = None) -> list[datetime]:
+    """The next five dates, if each run is on time: `first`, which may be late, and those to come after `at`."""
     dates = [first]
     if recurrence is not None:
         with suppress(RecurrenceError):
-            dates += upcoming(recurrence, first, timezone, count - 1)
+            dates += upcoming(recurrence, max(first, at or first), timezone, NEXT_DATES - 1)
+    return dates
+
+
+def next_runs(
+    recurrence: str | None, first: datetime, timezone: str, jitter_seconds: int = 0, at: datetime | None = None
+) -> list[str]:
+    """The same in words, a line each."""
     later = f" (begins up to {duration(jitter_seconds)} later)" if jitter_seconds > 0 else ""
-    return [when(date, timezone, at) + later for date in dates[:count]]
+    return [when(date, timezone, at) + later for date in next_dates(recurrence, first, timezone, at)]
 
 
 def _counted(number: int, noun: str) -> str:

@@ -50,6 +50,7 @@ class Act(StrEnum):
     RAISE_BUDGET = "raise its budget"
     ADMIT = "let a stranger in"
     SET_SCRIPT = "give a task a script"
+    LOOSEN_TASK = "loosen a task's limits"
     REGISTER_AGENT = "make another agent"
 
 
@@ -64,6 +65,7 @@ NEEDED: Final[Mapping[Act, Standing]] = {
     Act.RAISE_BUDGET: Standing.ADMIN,
     Act.ADMIT: Standing.ADMIN,
     Act.SET_SCRIPT: Standing.ADMIN,
+    Act.LOOSEN_TASK: Standing.ADMIN,
     Act.REGISTER_AGENT: Standing.GLOBAL_ADMIN,
 }
 

@@ -8,8 +8,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +75,8 @@ def _write(path: Path, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
 def _plain(value: Any) -> str:
     """As PostgreSQL reads it back into a column of the same type."""
     match value:
-        case datetime() | date():
+        case datetime():
             return value.isoformat()
-        case Decimal():
-            return str(value)
         case bytes():
             return f"\\x{value.hex()}"
         case _:

@@ -23,6 +23,7 @@ from models.inbox import MessageIn, complete_messages, settle
 from models.notices import owner_notices, store_notices
 from models.outbox import MessageOut, has_left, notice
 from models.people import owner_addresses
+from models.quoting import quoted
 from models.sessions import Released, end_rest, release
 from models.turns import Turn, complete_turn, set_turn
 from models.upsert import insert_ignoring
@@ -246,7 +247,7 @@ class Ending:
             ),
         ]
         numbers = ", ".join(str(message.seq) for message in turn.messages)
-        key = f"{turn.id}:dead"
+        key, why = f"{turn.id}:dead", f"{failure.error_class}: {quoted(failure.message)}"
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
             owners = await owner_addresses(conn)
@@ -272,8 +273,8 @@ class Ending:
                 session_id=turn.lease.session_id,
                 first_seq=first + 1,
                 key=key,
-                text=f"{turn.folder}: message {numbers} was given up after {turn.tries} tries "
-                f"({failure.error_class}: {failure.message}). See it: longshore dead show {turn.messages[-1].id}",
+                text=f"{turn.folder}: message {numbers} was given up after {turn.tries} tries ({why}). "
+                f"See it: longshore dead show {turn.messages[-1].id}",
             )
             ids = await store_notices(conn, [said, *told])
             stored = await self._journal.store(conn, events, released.event_seq)

@@ -4,10 +4,11 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import datetime
 from typing import Any, Final, Protocol
 from xml.sax.saxutils import escape, quoteattr
-from zoneinfo import ZoneInfo
+
+from scheduler.words import duration, zone_or_utc
 
 
 class Asked(Protocol):
@@ -39,7 +40,10 @@ class TaskFacts:
 _CHATS = ("chat", "chat-sdk")
 # So much later than its date a task may begin without a word about it.
 LATER_SECONDS: Final = 60
-_UNITS: Final = (("day", 86_400), ("hour", 3600), ("minute", 60))
+# Ends of a line that are no control characters below the space: as people see them, and as JSON may write them too.
+_BREAKS: Final = "\x85\u2028\u2029"
+_AS_LINES: Final = str.maketrans(dict.fromkeys(_BREAKS, "\n"))
+_AS_ESCAPES: Final = str.maketrans({char: f"\\u{ord(char):04x}" for char in _BREAKS})
 
 
 def format_prompt(
@@ -118,7 +122,7 @@ def _section(message: Asked, facts: TaskFacts | None) -> str:
                 lines.append(f"Scheduled for: {_date(message.scheduled_for, message.timezone, facts)}")
             found = facts.found.get(message.seq) if facts is not None else None
             if found is not None:
-                lines += ["Script output:", escape(_clean(found))]
+                lines += ["Script output:", escape(_clean(found.translate(_AS_ESCAPES)))]
             lines += ["Instructions:", _unheaded(escape(_clean(str(content.get("prompt") or ""))))]
         case "webhook":
             source = f"{content.get('source', 'unknown')}/{content.get('event', 'event')}"
@@ -139,23 +143,9 @@ def _time(message: Asked) -> str:
 
 def _date(date: datetime, zone: str, facts: TaskFacts | None) -> str:
     """In the task's own zone, as whoever wrote it thinks of it; and by how much its run is later."""
-    words = f"{date.astimezone(_zone(zone)):%a %Y-%m-%d %H:%M:%S %z} ({escape(_one_line(zone))})"
+    words = f"{date.astimezone(zone_or_utc(zone)):%a %Y-%m-%d %H:%M:%S %z} ({escape(_one_line(zone))})"
     later = (facts.began - date).total_seconds() if facts is not None else 0.0
-    return f"{words}; begun {_span(later)} later" if later > LATER_SECONDS else words
-
-
-def _zone(name: str) -> tzinfo:
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # not in this machine's table, or no name at all
-        return UTC
-
-
-def _span(seconds: float) -> str:
-    """In the largest unit there are two of: precise enough to judge by."""
-    unit, size = next((one for one in _UNITS if seconds >= 2 * one[1]), _UNITS[-1])
-    count = int(seconds // size)
-    return f"{count} {unit}{'s' * (count != 1)}"
+    return f"{words}; begun {duration(later)} later" if later > LATER_SECONDS else words
 
 
 def _attribute(value: object) -> str:
@@ -167,14 +157,19 @@ def _one_line(value: object) -> str:
 
 
 def _clean(text: str) -> str:
-    """Control characters are not allowed in XML, and have been used to hide text from people."""
-    return "".join(char for char in text if (char >= " " and char not in "\ufffe\uffff") or char in "\n\t")
+    """Control characters are not allowed in XML, and have been used to hide text from people. Whatever ends a line for
+    somebody ends it here too."""
+    return "".join(
+        char for char in text.translate(_AS_LINES) if (char >= " " and char not in "\ufffe\uffff") or char in "\n\t"
+    )
 
 
 def _unheaded(text: str) -> str:
-    """A task's own words cannot look like the heading of another section."""
-    return re.sub(r"^(\s*)\[", r"\1&#91;", text, flags=re.MULTILINE)
+    """A task's own words cannot look like the heading of another section, nor with something before it that nobody
+    sees."""
+    return re.sub(r"^([^\w!-~\n]*)\[", r"\1&#91;", text, flags=re.MULTILINE)
 
 
 def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    """On one line."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True).translate(_AS_ESCAPES)

@@ -14,23 +14,22 @@ from adapters.errors import AdapterError, ErrorClass
 from adapters.events import AnyEvent, TurnStarted, event_to_dict
 from adapters.model_port import ModelProvider
 from adapters.registry import AnyProvider, Registry
-from models.base import AnyRow, new_id, now
-from models.budgets import release_reservations
+from models.base import AnyRow, new_id
 from models.consent import steps_that_waited
 from models.conversation import Event
 from models.fleet import providers_down
 from models.groups import how_it_runs
-from models.inbox import TRAVELS_ALONE_AFTER, batch, begin_processing, due_messages, messages_of_turn, settle
+from models.inbox import begin_processing
 from models.outbox import has_left
 from models.programs import count_left, interrupted_at
-from models.series import DEFAULT_TERMS, Terms, find_series, terms_of, terms_of_series
+from models.series import DEFAULT_TERMS, Terms
 from models.sessions import Lease, claim, give_back_turn_number, session_exists
-from models.turns import Turn, has_effects, open_turn, set_turn
-from scheduler.following import is_missed
+from models.turns import Turn, set_turn
 from workers.failover import Choice, choices, choose
 from workers.formatting import TaskFacts
 from workers.model_journal import Recalled, recall
 from workers.settings import Settings
+from workers.taking import is_lost, take
 
 _INSERT_TURN = insert(Turn.__table__)  # type: ignore[arg-type]
 _INSERT_EVENT = insert(Event.__table__)  # type: ignore[arg-type]
@@ -105,7 +104,9 @@ async def open_next(
     if session is None:
         raise NothingToDo if await session_exists(conn, session_id) else NoSuchSession
     group = await how_it_runs(conn, session.agent_group_id)
-    taken = await _take(conn, session, settings)
+    taken = await take(conn, session, settings)
+    if taken is None:
+        raise NothingToDo
     messages, unfinished = taken.messages, taken.unfinished
     offered = choices(session, group, settings, taken.terms)
     tried = tuple(unfinished.tried or ()) if unfinished is not None else ()
@@ -178,57 +179,6 @@ async def open_next(
     )
 
 
-@dataclass(frozen=True)
-class _Taken:
-    """What a turn is about. `unfinished`: the turn that an earlier worker left, if it is that one. `leftover`: others
-    are due. `series_id` and `terms`: of the one task it may be a run of."""
-
-    messages: list[AnyRow]
-    unfinished: AnyRow | None
-    leftover: bool
-    series_id: str | None
-    terms: Terms
-
-
-async def _take(conn: AsyncConnection, session: AnyRow, settings: Settings) -> _Taken:
-    """Decided before anybody asks whose queue this is: whichever worker looks finds the same."""
-    due = await _due(conn, session)
-    unfinished = await open_turn(conn, session.id) if any(message.turn_id for message in due) else None
-    if unfinished is not None:
-        messages = await messages_of_turn(conn, unfinished.id)
-        if not _is_lost(unfinished, messages, settings) and await _may_split(conn, unfinished, messages):
-            # One of them may be what kills it: they go on one by one, in their order.
-            await _split(conn, unfinished.id)
-            due, unfinished = await _due(conn, session), None
-    if unfinished is None:
-        messages = batch(due)
-        if not messages:
-            raise NothingToDo
-    ids = {message.id for message in messages}
-    leftover = any(message.wakes for message in due if message.id not in ids)
-    series_id = next((message.series_id for message in messages if message.series_id is not None), None)
-    terms = await terms_of_series(conn, series_id) if series_id is not None else DEFAULT_TERMS
-    return _Taken(messages, unfinished, leftover, series_id, terms)
-
-
-async def _due(conn: AsyncConnection, session: AnyRow) -> list[AnyRow]:
-    """What is due in a session, without the runs that come too late for their task: the sweep puts those away."""
-    due = await due_messages(conn, session.id)
-    late = {
-        message.id: message.series_id
-        for message in due
-        if message.series_id is not None
-        and message.turn_id is None
-        and not message.tries
-        and is_missed(message.process_after, message.created_at, session.activity_since)
-    }
-    if not late:
-        return due
-    series = await find_series(conn, list(set(late.values())))
-    missed = {row_id for row_id, of in late.items() if terms_of(series.get(of)).catch_up == "skip"}
-    return [message for message in due if message.id not in missed]
-
-
 async def _verdict(
     conn: AsyncConnection,
     registry: Registry,
@@ -239,7 +189,7 @@ async def _verdict(
     interrupted: AnyRow | None,
 ) -> tuple[ErrorClass, str] | None:
     """Whether an unfinished turn must not be continued. One found `running` lost its worker; `waiting` is a retry."""
-    if _is_lost(turn, messages, settings):
+    if is_lost(turn, messages, settings):
         tries = max(message.tries for message in messages)
         return ErrorClass.WORKER_LOST, f"{tries} attempts ended without a word, the last on {turn.worker}"
     if interrupted is not None:
@@ -255,10 +205,6 @@ async def _verdict(
             "an earlier attempt had already said something; running it again would say it twice",
         )
     return None
-
-
-def _is_lost(turn: AnyRow, messages: list[AnyRow], settings: Settings) -> bool:
-    return bool(turn.status == "running" and max(message.tries for message in messages) >= settings.max_tries)
 
 
 def _waited(unfinished: AnyRow | None, at: datetime) -> float:
@@ -290,20 +236,3 @@ def _driver(registry: Registry, provider: str) -> AnyProvider | None:
         return registry.providers.get(provider)
     except AdapterError:
         return None
-
-
-async def _may_split(conn: AsyncConnection, turn: AnyRow, messages: list[AnyRow]) -> bool:
-    """A batch that failed twice is taken apart, unless it has had effects: its journal knows of them, a new turn's
-    would not. Nor if its program can go on where it was interrupted."""
-    if sum(message.wakes for message in messages) < 2 or messages[0].tries < TRAVELS_ALONE_AFTER:
-        return False
-    if await has_effects(conn, turn.id) or await has_left(conn, turn.id):
-        return False
-    return await interrupted_at(conn, turn.session_id, turn.provider, turn.id) is None
-
-
-async def _split(conn: AsyncConnection, turn_id: str) -> None:
-    why = "failed as a batch; its messages go on one by one"
-    await set_turn(conn, turn_id, status="cancelled", error=why, ended_at=now())
-    await release_reservations(conn, turn_id)
-    await settle(conn, turn_id, "pending", turn_id=None)

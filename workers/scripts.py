@@ -34,6 +34,7 @@ NAME: Final = "script"
 KEY: Final = "script:"
 LIMITS: Final = SandboxLimits(seconds=30.0, memory_bytes=512 << 20, output_bytes=1 << 20, processes=64)
 MAX_DATA: Final = 50_000  # characters of JSON
+MAX_LINE: Final = 7 * MAX_DATA  # more than the same takes if each of them is escaped
 SHOWN_LINES: Final = 10  # of stderr, in the error
 SHOWN: Final = 1000  # characters of them
 _READ: Final = 20_000  # so much of them is looked through for secrets before it is cut: a part of one is not known
@@ -182,11 +183,15 @@ def read_output(stdout: str, redactor: Redactor) -> Found:
     line = next((line.strip() for line in reversed(stdout.split("\n")) if line.strip()), None)
     if line is None:
         raise FailedScriptError(f"it printed nothing; {_LIKE}")
+    if len(line) > MAX_LINE:
+        raise FailedScriptError(f"what it printed last has {len(line):,} characters; it may have {MAX_LINE:,}")
     try:
         said = json.loads(line, parse_constant=_refuse)
-        data = (
-            json.dumps(redactor.value(said["data"]), ensure_ascii=False, allow_nan=False) if _has_data(said) else None
-        )
+        data = _json(said["data"]) if _has_data(said) else None
+        # Measured first: to look through a long text for secrets takes its time, and other turns wait meanwhile.
+        if data is not None and len(data) > MAX_DATA:
+            raise FailedScriptError(f"its data has {len(data):,} characters; it may have {MAX_DATA:,}")
+        data = _json(redactor.value(said["data"])) if data is not None else None
     except RecursionError:
         raise FailedScriptError("what it printed last is nested too deep") from None
     except ValueError:
@@ -196,13 +201,15 @@ def read_output(stdout: str, redactor: Redactor) -> Found:
     if not isinstance(said.get("wakeAgent"), bool):
         what = "is neither true nor false" if "wakeAgent" in said else "is missing"
         raise FailedScriptError(f"wakeAgent {what} in what it printed last: {_excerpt(line, redactor)}")
-    if data is not None and len(data) > MAX_DATA:
-        raise FailedScriptError(f"its data has {len(data):,} characters; it may have {MAX_DATA:,}")
     return Found(said["wakeAgent"], storable(data) if data is not None and said["wakeAgent"] else None)
 
 
 def _has_data(said: Any) -> bool:
     return isinstance(said, dict) and said.get("data") is not None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _refuse(constant: str) -> NoReturn:

@@ -52,6 +52,11 @@ NO_SANDBOX = (
     "there is no sandbox here, so a script could not be run (longshore doctor says why); leave it out, and ask "
     "yourself in the prompt to do what it would have done"
 )
+HOLDS_SECRET = (
+    "this brings a script, and holds something that looks like a secret (a key, a password), which is not kept: without "
+    "it, another script would be run. Have it put into a file of the workspace, and read it there"
+)
+TOO_LONG = "this is too long to be shown to anybody who must approve it; do it in smaller parts"
 
 
 @dataclass(frozen=True)
@@ -102,17 +107,25 @@ class JournaledToolBox:
 
     async def call(self, call_id: str, name: str, arguments: Mapping[str, Any]) -> ToolOutcome:
         # What is kept of a call has no secrets in it, and what is run must be what is kept: it may be run from there.
-        arguments = self._equipment.redactor.value(dict(arguments))
+        given = dict(arguments)
+        arguments = self._equipment.redactor.value(given)
         key = _step_key(f"{self._key_prefix}{call_id}:{name}")
         earlier = await self._db.read(lambda conn: find_step(conn, self._journal.turn_id, key))
-        return await self._go_on(earlier, key, call_id, name, arguments)
+        return await self._go_on(earlier, key, call_id, name, arguments, redacted=arguments is not given)
 
     async def settle(self, step: AnyRow) -> ToolOutcome:
         """Go on with a call that an earlier attempt made and that waited for a person. Parks while it still does."""
         return await self._go_on(step, step.key, step.key, step.name, step.input)
 
     async def _go_on(
-        self, earlier: AnyRow | None, key: str, call_id: str, name: str, arguments: Mapping[str, Any]
+        self,
+        earlier: AnyRow | None,
+        key: str,
+        call_id: str,
+        name: str,
+        arguments: Mapping[str, Any],
+        *,
+        redacted: bool = False,
     ) -> ToolOutcome:
         if earlier is not None and earlier.status != "started":
             self.reset_wanted |= earlier.status == "finished" and name == "reset_session"
@@ -121,9 +134,13 @@ class JournaledToolBox:
             return outcome
         try:
             tool, checked = self._checked(name, arguments)
+            if redacted and tool.brings_code(checked):
+                raise ToolError(HOLDS_SECRET)
             if tool.admin_only:
                 await self._check_admin(tool)
             risky = await self._is_risky(tool, checked, earlier)
+            if risky and earlier is None and not self.consent.can_show(name, arguments):
+                raise ToolError(TOO_LONG)
         except ToolError as error:
             refused = ToolOutcome(self._bounded(str(error)), ok=False)
             # One that waited for a person and cannot be made any more waits no longer.
@@ -170,7 +187,7 @@ class JournaledToolBox:
             step_id = earlier.id if earlier is not None else None
             if step_id is not None and await self._db.read(lambda conn: find_approval(conn, step_id)) is not None:
                 return True
-            if not await self._db.read(lambda conn: self._caller.all_may(conn, Act.SET_SCRIPT)):
+            if not await self._db.read(lambda conn: self._caller.have_asked(conn, Act.SET_SCRIPT)):
                 return True
         return tool.risky or tool.name in self._caller.policy.approve
 

@@ -129,9 +129,14 @@ class _Splitting:
         half = start + max(1, int((room - start) * (1 - _MOST_EMPTY)))
         for number, pattern in enumerate(_BREAKS):
             least = half if number < len(_BREAKS) - 1 else start + 1  # a word is broken only if it must be
-            found = [match.start() for match in pattern.finditer(self._text, least, min(room + 2, len(self._text)))]
-            for place in reversed(found):
-                if place <= room and self._may_break(place, at_line_end=number < 2):
+            at_line_end = number < 2
+            found = list(pattern.finditer(self._text, least, min(room + 2, len(self._text))))
+            for match in reversed(found):
+                place = match.start()
+                if place <= room and not at_line_end and self._inside(place) is not None:
+                    # Behind the space: it counts there, and before it, a long run would be broken one by one.
+                    place = min(match.end(), room)
+                if place <= room and self._may_break(place, at_line_end=at_line_end):
                     return place
         for begin in (self._whole_around(room), self._head_around(room)):
             if begin is not None and begin > start:

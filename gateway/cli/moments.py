@@ -17,7 +17,8 @@ _UNITS: Final = {
     **dict.fromkeys(("d", "day", "days"), 86_400),
     **dict.fromkeys(("w", "week", "weeks"), 604_800),
 }
-_SPAN: Final = re.compile(r"(?:\d{1,9}\s*[a-z]+\s*(?:,\s*|and\s+)?)+", re.ASCII)
+# A unit is read to its end, which an `and` is not taken from: so each text can be read in one way only.
+_SPAN: Final = re.compile(r"(?:\d{1,9}\s*[a-z]++\s*(?:,\s*|and\s+)?)+", re.ASCII)
 _PART: Final = re.compile(r"(\d+)\s*([a-z]+)", re.ASCII)
 _CLOCK: Final = re.compile(r"(?:(today|tomorrow)\s+(?:at\s+)?)?(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _CALENDAR: Final = re.compile(

@@ -47,7 +47,7 @@ def prune(
         if as_json:
             print_json(_as_json(terms, pruning.pruned, kept, dry_run))
         else:
-            _print(terms, pruning.pruned, kept, dry_run)
+            _print(pruning.pruned, kept, dry_run)
 
     run(command)
 
@@ -86,7 +86,7 @@ def _said(pruned: Pruned) -> str:
     return f"{pruned.total:,} row{'s' * (pruned.total != 1)} removed"
 
 
-def _print(terms: Terms, pruned: Pruned, kept: Archive | None, dry: bool) -> None:
+def _print(pruned: Pruned, kept: Archive | None, dry: bool) -> None:
     assert pruned.before is not None
     what = f"finished before {pruned.before:%Y-%m-%d %H:%M} (UTC)"
     if not pruned.total:

@@ -1,7 +1,6 @@
 """`longshore tasks add`: a message with a date, through the door that every message comes in by."""
 
 import sys
-from datetime import datetime
 from typing import Annotated, Any
 
 import typer
@@ -17,21 +16,20 @@ from gateway.cli.task_options import (
     Model,
     OverlapOption,
     PauseAfter,
-    Place,
     Provider,
     Script,
     Zone,
-    check_provider,
+    check_provider_options,
     checked_cron,
     checked_zone,
     moment,
     named_terms,
     place_of,
 )
-from gateway.cli.task_words import dates_of
 from models.lookup import short
 from models.series import DEFAULT_TERMS
 from models.tasks import database_now
+from scheduler.words import next_dates
 from workers import timetable
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
@@ -74,15 +72,18 @@ def add(
         date = moment(at, now, zone) if at is not None else timetable.first_date(None, cron, zone, now)
         group = await desk.db.read(lambda conn: find_agent(conn, agent))
         runs_on = terms.get("provider") or group.provider or desk.settings.default_provider
-        check_provider(desk.registry, group, runs_on)
+        check_provider_options(desk.registry, group, runs_on)
         place = await desk.db.read(lambda conn: place_of(conn, to))
-        accepted = await _accept(desk, group.id, said, date, cron, zone, place, terms)
+        message = {"agent_group": group.id, "kind": "task", "text": said}
+        message |= {"channel_type": place.channel, "platform_id": place.name, "thread_id": place.thread}
+        message |= {"process_after": date, "recurrence": cron, "timezone": zone}
+        accepted = await _accept(desk, message, terms)
         handle = short(accepted.message_id)
         if as_json:
             made = {"id": accepted.message_id, "handle": handle, "agent": group.folder}
-            print_json(made | {"session_id": accepted.session_id, "next": dates_of(cron, date, zone, now)})
+            print_json(made | {"session_id": accepted.session_id, "next": next_dates(cron, date, zone, now)})
             return
-        plan = timetable.plan(date, cron, zone, all_terms, now)
+        plan = timetable.plan_in_words(date, cron, zone, all_terms, now)
         out.print(f"task [bold]{handle}[/bold] of {shown(group.folder)} is scheduled: {shown(plan)}")
         if tz is None and (cron is not None or ":" in (at or "")):  # not for `in 20 minutes`
             out.print("[dim]Times are UTC; --tz names another zone.[/dim]")
@@ -95,28 +96,9 @@ def add(
     run(command)
 
 
-async def _accept(
-    desk: Desk,
-    agent_group_id: str,
-    prompt: str,
-    date: datetime,
-    cron: str | None,
-    zone: str,
-    place: Place,
-    terms: dict[str, Any],
-) -> Accepted:
+async def _accept(desk: Desk, message: dict[str, Any], terms: dict[str, Any]) -> Accepted:
     """Nobody is rung for: what has a date is found by the sweep."""
-    fields = {
-        "agent_group": agent_group_id,
-        "channel_type": place.channel,
-        "platform_id": place.name,
-        "thread_id": place.thread,
-        "kind": "task",
-        "text": prompt,
-        "process_after": date,
-        "recurrence": cron,
-        "timezone": zone,
-        "terms": {name: value for name, value in terms.items() if name != "script"},
-    }
-    incoming = parse_incoming({name: value for name, value in fields.items() if value is not None})
+    said = {name: value for name, value in message.items() if value is not None}
+    said["terms"] = {name: value for name, value in terms.items() if name != "script"}
+    incoming = parse_incoming(said)
     return await accept(desk.db, desk.registry, desk.settings, incoming, script=terms.get("script"))

@@ -1,7 +1,7 @@
 """What is typed about a task: when, where its answers go, and on what terms it is run. Mistakes end in a sentence."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -18,10 +18,9 @@ from models.groups import find_place
 from models.series import CatchUp, Overlap
 from scheduler.recurrence import RecurrenceError, check_recurrence, check_timezone
 from scheduler.words import when
+from workers.timetable import GRACE
 
 UTC_NAME: Final = "UTC"
-# What was just meant as `now` may be a little past already.
-GRACE: Final = timedelta(minutes=5)
 LAST_YEAR: Final = 2999
 _MOST_BYTES: Final = 4  # of one character
 
@@ -146,7 +145,7 @@ def read_script(file: Path) -> str:
     return text
 
 
-def check_provider(registry: Registry, group: AnyRow, provider: str) -> None:
+def check_provider_options(registry: Registry, group: AnyRow, provider: str) -> None:
     """An agent's options for a provider go with its own only; one that cannot do without them would fail each run."""
     settings = GroupSettings.of_row(group)
     registry.providers.get(provider).check(settings.options if provider == settings.provider else {})

@@ -11,13 +11,14 @@ from gateway.cli.figures import money, span
 from gateway.cli.task_options import Place
 from models.base import AnyRow
 from models.lookup import short
-from scheduler.recurrence import RecurrenceError, next_after, upcoming
+from models.quoting import one_line
+from models.tasks import series_of
+from scheduler.recurrence import RecurrenceError, next_after
 from scheduler.reminders import following
-from scheduler.words import distance, often, when
+from scheduler.words import distance, next_dates, often, when
 from workers.timetable import Run, Task, conditions
 
 SHOWN_PROMPT: Final = 60
-SHOWN_DATES: Final = 5
 _SCRIPT_LINES: Final = 30
 _BEGUN: Final = "[yellow]begun, waits[/yellow]"  # for somebody to decide, or to be tried again
 _OUTCOMES: Final = {
@@ -46,15 +47,32 @@ class Line:
 
     @classmethod
     def of_task(cls, task: Task, at: datetime) -> "Line":
-        comes = task.status != "paused" and not task.under_way
-        what = (task.id, task.agent, next_of_task(task, at), task.timezone, task.recurrence)
-        return cls("task", *what, state_of(task, at), task.prompt, comes, 0 if _gave_up(task) else task.failures)
+        return cls(
+            kind="task",
+            id=task.id,
+            agent=task.agent,
+            date=next_of_task(task, at),
+            timezone=task.timezone,
+            recurrence=task.recurrence,
+            state=state_of(task, at),
+            text=task.prompt,
+            comes=task.status != "paused" and not task.under_way,
+            failures=0 if task.gave_up else task.failures,  # then its state says so
+        )
 
     @classmethod
     def of_reminder(cls, row: AnyRow, at: datetime) -> "Line":
         date, state = next_of_reminder(row, at)
-        what = (row.series_id or row.id, row.folder, date, row.timezone, row.recurrence)
-        return cls("reminder", *what, state, str(row.content.get("text") or row.kind))
+        return cls(
+            kind="reminder",
+            id=series_of(row),
+            agent=row.folder,
+            date=date,
+            timezone=row.timezone,
+            recurrence=row.recurrence,
+            state=state,
+            text=str(row.content.get("text") or row.kind),
+        )
 
 
 def state_of(task: Task, at: datetime) -> str:
@@ -63,18 +81,10 @@ def state_of(task: Task, at: datetime) -> str:
         last = ", the last time" if task.recurrence is not None and task.scheduled is None else ""
         return ("[green]running[/green]" if task.status == "processing" else _BEGUN) + last
     if task.status == "paused":
-        return f"[red]paused after {_failures(task.failures)}[/red]" if _gave_up(task) else "[yellow]paused[/yellow]"
-    if is_over(task):
+        return f"[red]paused after {_failures(task.failures)}[/red]" if task.gave_up else "[yellow]paused[/yellow]"
+    if task.is_over:
         return "[dim]over[/dim]"
     return "due" if task.scheduled is not None and task.scheduled <= at else "waiting"
-
-
-def is_over(task: Task) -> bool:
-    return task.scheduled is None and not task.under_way
-
-
-def _gave_up(task: Task) -> bool:
-    return task.status == "paused" and 0 < task.terms.pause_after <= task.failures
 
 
 def _failures(number: int) -> str:
@@ -103,26 +113,14 @@ def table_of(lines: list[Line], at: datetime) -> Table:
         far = f"[dim], {distance(line.date, at)}[/dim]" if line.date is not None and line.comes else ""
         failed = f"\n[red]{_failures(line.failures)} in a row[/red]" if line.failures else ""
         kind = "\n[dim]reminder[/dim]" if line.kind == "reminder" else ""
-        what = f"{shown(first_words(line.text))}\n[dim]{shown(often(line.recurrence))}[/dim]"
+        what = f"{shown(one_line(line.text, SHOWN_PROMPT))}\n[dim]{shown(often(line.recurrence))}[/dim]"
         cells = (f"{shown(short(line.id))}{kind}", shown(line.agent), f"{date}\n{line.state}{far}{failed}", what)
         table.add_row(*cells)
     return table
 
 
-def first_words(text: str) -> str:
-    """On one line."""
-    words = " ".join(text.split())
-    return words if len(words) <= SHOWN_PROMPT else f"{words[: SHOWN_PROMPT - 1]}…"
-
-
-def dates_of(recurrence: str | None, first: datetime | None, timezone: str, at: datetime) -> list[datetime]:
-    """The next five runs, if each is on time: `first`, which may be late, and those to come."""
-    if first is None or recurrence is None:
-        return [first] if first is not None else []
-    try:
-        return [first, *upcoming(recurrence, max(first, at), timezone, SHOWN_DATES - 1)]
-    except RecurrenceError:
-        return [first]
+def _dates(recurrence: str | None, first: datetime | None, timezone: str, at: datetime) -> list[datetime]:
+    return next_dates(recurrence, first, timezone, at) if first is not None else []
 
 
 def next_of_task(task: Task, at: datetime) -> datetime | None:
@@ -141,7 +139,7 @@ def print_task(task: Task, runs: list[Run], at: datetime) -> None:
     _print_text(task.prompt)
     out.print(_facts_of(task, runs, at))
     out.print(f"its conversation: [bold]longshore sessions {shown(short(task.session_id))}[/bold]")
-    if is_over(task):
+    if task.is_over:
         return
     first = "resume" if task.status == "paused" else "pause"
     out.print(f"change it: [bold]longshore tasks {first} {shown(task.handle)}[/bold] (or run-now, update, cancel)")
@@ -149,7 +147,7 @@ def print_task(task: Task, runs: list[Run], at: datetime) -> None:
 
 def print_reminder(row: AnyRow, at: datetime) -> None:
     date, state = next_of_reminder(row, at)
-    handle = short(row.series_id or row.id)
+    handle = short(series_of(row))
     out.print(f"[bold]reminder {shown(handle)}[/bold] of {shown(row.folder)}: {state}")
     _print_text(row.content.get("text") or row.kind)
     table = _facts()
@@ -157,7 +155,7 @@ def print_reminder(row: AnyRow, at: datetime) -> None:
     table.add_row("said in", shown(Place(row.channel_type, row.platform_id, row.thread_id)))
     if row.error:
         table.add_row("last error", f"[red]{shown(row.error)}[/red]")
-    _add_ids(table, row.series_id or row.id, row.session_id)
+    _add_ids(table, series_of(row), row.session_id)
     out.print(table)
     out.print(f"take it back: [bold]longshore tasks cancel {shown(handle)}[/bold]")
 
@@ -171,9 +169,9 @@ def _facts_of(task: Task, runs: list[Run], at: datetime) -> Table:
     for words in conditions(task.terms):
         table.add_row(head, shown(words))
         head = ""
-    if task.failures and not _gave_up(task):
+    if task.failures and not task.gave_up:
         table.add_row("failures", f"[red]{task.failures} in a row[/red]")
-    if task.error and not task.under_way and not is_over(task):
+    if task.error and not task.under_way and not task.is_over:
         table.add_row("why", shown(task.error))
     if task.terms.script is not None:
         lines = task.terms.script.splitlines()
@@ -195,7 +193,7 @@ def _add_ids(table: Table, row_id: str, session_id: str) -> None:
 
 
 def _print_text(text: str) -> None:
-    """Broken at words in a terminal, as it is in a pipe."""
+    """In a terminal it is broken at words; into a pipe it goes as it is."""
     out.print(shown(text), soft_wrap=not out.is_terminal)
 
 
@@ -204,7 +202,7 @@ def _add_dates(
 ) -> None:
     cron = f" [dim]({shown(recurrence)}, {shown(timezone)})[/dim]" if recurrence is not None else ""
     table.add_row("how often", shown(often(recurrence)) + cron)
-    for date in dates_of(recurrence, first, timezone, at):
+    for date in _dates(recurrence, first, timezone, at):
         table.add_row(head, when(date, timezone, at))
         head = ""
 
@@ -237,13 +235,13 @@ def _outcome(run: Run) -> str:
 def task_data(task: Task, at: datetime, runs: list[Run] | None = None) -> dict[str, Any]:
     """For programs."""
     data = {"kind": "task", "handle": task.handle} | asdict(task)
-    data["next"] = dates_of(task.recurrence, next_of_task(task, at), task.timezone, at)
+    data["next"] = _dates(task.recurrence, next_of_task(task, at), task.timezone, at)
     return data if runs is None else data | {"runs": [asdict(run) for run in runs]}
 
 
 def reminder_data(row: AnyRow, at: datetime) -> dict[str, Any]:
-    data = {"kind": "reminder", "id": row.series_id or row.id, "handle": short(row.series_id or row.id)}
+    data = {"kind": "reminder", "id": series_of(row), "handle": short(series_of(row))}
     named = ("session_id", "recurrence", "timezone", "status", "channel_type", "platform_id", "thread_id", "content")
     date, _ = next_of_reminder(row, at)
-    dates = {"scheduled": date, "next": dates_of(row.recurrence, date, row.timezone, at)}
+    dates = {"scheduled": date, "next": _dates(row.recurrence, date, row.timezone, at)}
     return data | {"agent": row.folder} | {name: getattr(row, name) for name in named} | dates

@@ -10,6 +10,7 @@ import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import Desk, agent_id, err, fail, find_agent, out, print_json, run, shown
+from gateway.cli.group_settings import NONE
 from gateway.cli.listening import listeners, warn_of_provider
 from gateway.cli.task_making import add
 from gateway.cli.task_options import (
@@ -25,7 +26,7 @@ from gateway.cli.task_options import (
     Provider,
     Script,
     Zone,
-    check_provider,
+    check_provider_options,
     checked_cron,
     checked_zone,
     moment,
@@ -35,13 +36,12 @@ from gateway.cli.task_words import Line, print_reminder, print_task, reminder_da
 from models.base import AnyRow
 from models.lookup import short
 from models.reminders import cancel_reminder, find_reminders, reminders_of
-from models.tasks import database_now
+from models.tasks import database_now, series_of
 from workers import timetable
 from workers.bells import agent_queue
 from workers.house import ring_for
 from workers.refusals import RefusedError
-from workers.timetable import EVERYTHING, Changes, Scope, Task
-from workers.timetable.looking import MIN_HANDLE
+from workers.timetable import EVERYTHING, MIN_HANDLE, Changes, Scope, Task
 
 tasks = typer.Typer(help="Scheduled work: what agents are to do later, once or again and again.", no_args_is_help=True)
 tasks.command("add")(add)
@@ -128,7 +128,7 @@ def cancel(task: Handle) -> None:
                 return f"task {found.handle} of {found.agent} {await timetable.cancel(conn, found)}"
             sending = await cancel_reminder(conn, found) == "sending"
             said = "is being sent, and this is the last time" if sending else "is cancelled"
-            return f"reminder {short(found.series_id or found.id)} of {found.folder} {said}"
+            return f"reminder {short(series_of(found))} of {found.folder} {said}"
 
         out.print(shown(await desk.db.transact(work)))
 
@@ -178,7 +178,7 @@ def update(
     if tz is not None:
         changes["timezone"] = checked_zone(tz)
     if every is not None:
-        changes["recurrence"] = None if every == "none" else checked_cron(every, changes.get("timezone", UTC_NAME))
+        changes["recurrence"] = None if every == NONE else checked_cron(every, changes.get("timezone", UTC_NAME))
     if prompt is not None:
         changes["prompt"] = sys.stdin.read() if prompt == "-" else prompt
         if not changes["prompt"].strip():
@@ -193,7 +193,7 @@ def update(
                 zone = changes.get("timezone", found.timezone)
                 changes["process_after"] = moment(at, await database_now(conn), zone)
             if changes.get("provider") is not None:
-                check_provider(desk.registry, await find_agent(conn, found.agent_group_id), changes["provider"])
+                check_provider_options(desk.registry, await find_agent(conn, found.agent_group_id), changes["provider"])
             return f"task {found.handle} of {found.agent} {await timetable.update(conn, found, cast(Changes, changes))}"
 
         out.print(shown(await desk.db.transact(work)))
@@ -220,7 +220,7 @@ def _change(handle: str, change: Callable[[AsyncConnection, Task], Awaitable[str
 async def _task(conn: AsyncConnection, handle: str) -> Task:
     found = await _named(conn, handle)
     if not isinstance(found, Task):
-        name = short(found.series_id or found.id)
+        name = short(series_of(found))
         fail(f"{name} is a reminder, which can be shown and cancelled: longshore tasks cancel {name}")
     return found
 
@@ -241,7 +241,7 @@ async def _named(conn: AsyncConnection, handle: str) -> Task | AnyRow:
     if len(handle.strip()) < MIN_HANDLE:
         fail(f"{handle!r} is too short for an id: give at least its last {MIN_HANDLE} characters", 2)
     reminders = await find_reminders(conn, None, handle.strip())
-    ids = [str(row.series_id or row.id) for row in reminders]
+    ids = list(map(series_of, reminders))
     try:
         task = await timetable.find_task(conn, EVERYTHING, handle)
     except RefusedError as refused:

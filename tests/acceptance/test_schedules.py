@@ -19,9 +19,10 @@ SCRIPT = "- play:\n  - wait: 0.3\n  - answer: 'done: {texts}'"
 Process = subprocess.Popen[bytes]
 
 
-def start(operator: Operator, line: str, name: str, clock: int = 0) -> Process:
-    """A line of the Procfile under a name of its own, on a machine whose clock is off by so many seconds."""
-    command = procfile()[line].replace(f"{line}@%h", f"{name}@%h")
+def start(operator: Operator, line: str, name: str, clock: int = 0, queues: str = "") -> Process:
+    """A line of the Procfile under a name of its own, on a machine whose clock is off by so many seconds. `queues`:
+    what it serves besides its own."""
+    command = procfile()[line].replace(f"{line}@%h", f"{name}@%h").replace(" -c ", f"{queues} -c ")
     if clock == 0:
         return operator.start(command, name, ready=False)
     wrong = f"{sys.executable} -m tests.support.wrong_clock {clock:+d} {command}"
@@ -55,7 +56,13 @@ def kill(*processes: Process) -> None:
 
 
 @pytest.mark.spec("S1", "S2", "S5", "S6")
-@pytest.mark.parametrize("beats", [(0, 0), (TEN_MINUTES, -TEN_MINUTES)], ids=["beats", "beats-with-wrong-clocks"])
+@pytest.mark.parametrize(
+    "beats",
+    [
+        pytest.param((TEN_MINUTES, -TEN_MINUTES), id="beats-with-wrong-clocks"),
+        pytest.param((0, 0), id="beats", marks=pytest.mark.long),
+    ],
+)
 def test_wrong_clocks_make_nothing_early_double_or_lost(operator: Operator, beats: tuple[int, int]) -> None:
     operator.add_group(script=SCRIPT)
     workers = {
@@ -83,15 +90,14 @@ def test_wrong_clocks_make_nothing_early_double_or_lost(operator: Operator, beat
 def test_after_ten_minutes_without_beat_each_task_is_run_once(operator: Operator) -> None:
     operator.add_group(script=SCRIPT)
     write_tasks(operator.database_url, "tasks", TASKS, -TEN_MINUTES, 0, RECURRENCES)
-    sweepers = [start(operator, "messages", f"messages{number}") for number in range(3)]
-    agents = [start(operator, "agent", f"agent{number}") for number in range(2)]
-    wait_until_ready(operator, [*sweepers, *agents])
+    workers = [start(operator, "messages", f"worker{number}", queues=",agent.scripted,delivery") for number in range(3)]
+    wait_until_ready(operator, workers)
     assert "done: hello" in operator.cli("send", "demo", "hello").stdout
     assert count_unsettled(operator.database_url, "tasks") == TASKS
     assert operator.value(BEGUN) == 0, "nobody was to look for them yet"
 
     beat = start(operator, "beat", "beat")
     operator.wait_for(lambda: operator.value(BEGUN), "tasks to be run")
-    kill(beat, sweepers[0], agents[0])
+    kill(beat, workers[0])
     start(operator, "beat", "next-beat")
     check_in_the_end(operator)

@@ -47,8 +47,13 @@ class Scale:
     chats: int  # sent meanwhile, one after the other
     kills: int
 
+    @property
+    def deaths(self) -> set[int]:
+        """After which chats somebody dies."""
+        return {self.chats * (kill + 1) // (self.kills + 1) - 1 for kill in range(self.kills)}
 
-SMALL = Scale(due=1_500, turns=240, chats=6, kills=1)
+
+SMALL = Scale(due=1_500, turns=150, chats=5, kills=1)
 LARGE = Scale(due=100_000, turns=4_000, chats=80, kills=4)
 
 
@@ -93,12 +98,12 @@ def operator(tmp_path: Path, postgres_database: str) -> Iterator[Operator]:
 
 
 class Fleet:
-    """The Procfile's lines, some of them twice, with fewer slots."""
+    """The Procfile's lines, each twice, with fewer slots; those that sweep deliver as well."""
 
     def __init__(self, operator: Operator) -> None:
         self.operator = operator
         self.producer = celery.Celery(broker=operator.broker.url)
-        lines = ["messages"] * SWEEPERS + ["agent"] * AGENTS + ["delivery", "beat", "beat"]
+        lines = ["messages"] * SWEEPERS + ["agent"] * AGENTS + ["beat", "beat"]
         self.names = [f"{line}{number}" for number, line in enumerate(lines)]
         self.processes = {name: self._start(name) for name in self.names}
         pids = [process.pid for name, process in self.processes.items() if not name.startswith("beat")]
@@ -107,16 +112,18 @@ class Fleet:
 
     def _start(self, name: str) -> Any:
         line = name.rstrip("0123456789")
-        command = procfile()[line].replace(f"{line}@%h", f"{name}@%h").replace("-c 200", f"-c {SLOTS_EACH}")
+        command = procfile()[line].replace(f"{line}@%h", f"{name}@%h")
+        command = command.replace("-c 200", f"-c {SLOTS_EACH}").replace("messages,upkeep", "messages,upkeep,delivery")
         return self.operator.start(command, name, ready=False)
 
-    def kill(self, line: str) -> None:
-        """The one of its kind that has lived longest; a supervisor starts it again."""
+    def kill(self, line: str, *, again: bool) -> None:
+        """The one of its kind that has lived longest. `again`: a supervisor starts it again."""
         name = next(name for name in self.names if name.startswith(line))
         self.names.append(self.names.pop(self.names.index(name)))
         self.processes[name].kill()
         self.processes[name].wait()
-        self.processes[name] = self._start(name)
+        if again:
+            self.processes[name] = self._start(name)
 
     def chat(self, number: int) -> tuple[float, int]:
         """Say something and wait for the answer. Returns how long it took, and how many tasks began meanwhile."""
@@ -157,9 +164,9 @@ def test_a_backlog_floods_nobody_and_holds_nobody_up(
         for number in range(scale.chats):
             fleet.wait_for_turns(scale.turns * number // scale.chats + 1)
             chats.append(fleet.chat(number))
-            if number % (scale.chats // (scale.kills + 1)) == 1 and number > 1:
+            if number in scale.deaths:
                 for line in ("agent", "messages", "beat"):
-                    fleet.kill(line)
+                    fleet.kill(line, again=scale.kills > 1)
         fleet.wait_for_turns(scale.turns)
         begun, seconds = fleet.begun(), time.monotonic() - started
         left = len(operator.rows(f"DELETE FROM messages_in WHERE {NOT_BEGUN} RETURNING id"))

@@ -8,7 +8,7 @@ from sqlalchemy import insert, update
 
 from adapters.providers.scripted import ScriptedProvider
 from adapters.registry import Drivers, Registry
-from models import Compaction, MessageIn, PendingQuestion, Session, Turn
+from models import AgentGroup, Compaction, MessageIn, PendingQuestion, Session, Turn
 from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api
@@ -152,6 +152,24 @@ async def test_clear_keeps_what_waits_and_gives_up_what_runs(staffed: Fleet) -> 
     assert (sessions[accepted.session_id].lease_owner, sessions[accepted.session_id].lease_token) == (None, 8)
     await fleet.settle_down()
     assert await last(fleet) == "heard: wait for me"
+
+
+@pytest.mark.spec("M16", "S3")
+async def test_clear_is_no_failure_of_a_task_that_was_to_be_tried_again(staffed: Fleet) -> None:
+    """One that is paused after its first failure goes on all the same."""
+    fleet = staffed
+    failing = {"provider_options": {"script": "- play:\n  - fail: {class: transport}"}}
+    await fleet.execute(update(AgentGroup).values(config=failing))
+    place = {"agent_group": None, "channel_type": "fake", "platform_id": "room"}
+    task = await fleet.send("look around", **place, kind="task", recurrence="@yearly", terms={"pause_after": 1})
+    due = {"process_after": now(-1), "scheduled_for": now(-1)}
+    await fleet.execute(update(MessageIn).where(MessageIn.id == task.message_id).values(**due))
+    assert await fleet.wake(task.session_id) == "waiting"
+    await hear(fleet, "/clear", "olga")
+    runs = {row.status: row for row in await fleet.inbox()}
+    assert runs.keys() == {"discarded", "pending"}
+    assert (runs["discarded"].error, runs["discarded"].error_class) == ("given up by /clear", None)
+    assert not any("it failed" in text for text in await said_to(fleet))
 
 
 # --- /compact ------------------------------------------------------------------------------------------------------

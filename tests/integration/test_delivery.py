@@ -97,7 +97,7 @@ async def test_a_final_failure_is_told_to_agent_and_owner(fleet: Fleet, channel:
     told = [row for row in await fleet.inbox() if row.kind == "system"]
     assert [(row.wakes, row.content["status"]) for row in told] == [(False, "failed")]
     assert [m.content["text"] for m in channel.shown if m.destination.platform_id == "boss-dm"] == [
-        "A message to fake chat could not be delivered (failed): the chat is gone"
+        "A message to fake `chat` could not be delivered (failed): `the chat is gone`"
     ]
     assert texts(channel)[:2] == ["two", "three"], "the others are sent all the same"
 

@@ -321,13 +321,39 @@ async def test_a_task_that_fails_again_and_again_is_paused_and_people_are_told_o
     said, told = await fleet.outbox()
     assert (said.platform_id, said.thread_id) == (first.platform_id, "t")
     assert said.content["text"] == (
-        f"I have paused a scheduled task, because it failed 3 times in a row: look around (task {short(series_id)})"
+        f"I have paused a scheduled task, because it failed 3 times in a row: `look around` (task {short(series_id)})"
     )
     assert (told.platform_id, said.idempotency_key) == ("olga", f"{series_id}:paused:{first.id}")
     assert "the last time: auth: no key" in told.content["text"]
     assert f"longshore tasks resume {short(series_id)}" in told.content["text"]
     assert sorted(id for one in found for id in one.deliveries) == sorted([said.id, told.id])
     assert (await fleet.sessions())[0].message_seq == 4
+
+
+@pytest.mark.spec("S3")
+@pytest.mark.parametrize("terms", [{"catch_up": "all"}, {"overlap": "queue"}], ids=["missed", "overlapping"])
+async def test_dates_that_are_made_up_for_wait_after_a_failure_too(fleet: Fleet, terms: dict[str, Any]) -> None:
+    """The second failure in a row: two minutes. Each keeps its date."""
+    await fleet.add_group()
+    date = full_hour(await clock(fleet)) - 10 * HOUR
+    began, ended = (date, date + 5 * HOUR) if "overlap" in terms else (date + 5 * HOUR, date + 5 * HOUR)
+    failure: dict[str, Any] = {"status": "failed", "error_class": "auth", "error": "no key", "began": began}
+    never: dict[str, Any] = {"failures": 1, "pause_after": 0, "jitter_seconds": 30}
+    series_id = await add_run(fleet, date, ended=ended, **failure, terms=terms | never)
+    await fleet.sweep()
+    second = (await runs_of(fleet, series_id))[1]
+    assert (second.scheduled_for, second.process_after) == (date + HOUR, ended + 2 * MINUTE)
+    failed = {"status": "failed", "error_class": "auth", "status_changed_at": ended + 3 * MINUTE}
+    await fleet.execute(update(MessageIn).where(MessageIn.id == second.id).values(created_at=ended, **failed))
+    await fleet.sweep()
+    third = (await runs_of(fleet, series_id))[2]
+    assert (third.scheduled_for, third.process_after) == (date + 2 * HOUR, ended + 7 * MINUTE)
+    done = {"status": "completed", "status_changed_at": ended + 8 * MINUTE}
+    await fleet.execute(update(MessageIn).where(MessageIn.id == third.id).values(created_at=ended + 3 * MINUTE, **done))
+    await fleet.sweep()
+    fourth = next(run for run in await runs_of(fleet, series_id) if run.status == "pending")
+    assert fourth.scheduled_for == date + 3 * HOUR
+    assert fourth.process_after == jittered(fourth.scheduled_for, series_id, 30), "it is well again, and makes up"
 
 
 @pytest.mark.spec("S3")

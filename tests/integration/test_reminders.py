@@ -550,8 +550,8 @@ async def test_failures_in_a_row_end_it_and_people_are_told(fleet: Fleet, channe
     told = [message for message in channel.shown if "not repeated any more" in message.content["text"]]
     assert [message.destination.platform_id for message in told] == ["dm-boss"]
     assert told[0].content["text"] == (
-        f"The reminder {handle} to fake room is not repeated any more: it failed 5 times in a row, the last time with: "
-        "the room is closed"
+        f"The reminder {handle} to fake `room` is not repeated any more, because it failed 5 times in a row: "
+        "`the room is closed`"
     )
     heard = [row.content for row in await fleet.inbox() if row.kind == "system" and row.content["action"] == "remind"]
     assert [(content["status"], content["result"]["reminder"]) for content in heard] == [("stopped", handle)]
@@ -649,6 +649,26 @@ async def test_reminders_are_found_by_any_id_of_theirs(fleet: Fleet) -> None:
     assert len(both) == 2
     assert both[0].scheduled_for <= both[1].scheduled_for, "the next first"
     assert await fleet.db.read(lambda conn: reminders_of(conn, None, "another")) == []
+
+
+@pytest.mark.spec("T3")
+async def test_a_handle_that_is_no_text_finds_none(fleet: Fleet) -> None:
+    """SQLite compares up to a NUL, and PostgreSQL takes neither it nor half a pair."""
+    await ask(fleet, **WATER)
+    for handle in ("\0" * 8, "", "  ", "\ud800" * 8, "%" * 8, "a\0b"):
+        assert await fleet.db.read(lambda conn, handle=handle: find_reminders(conn, None, handle)) == []  # type: ignore[misc]
+    for name, arguments in (
+        ("taskId", {"tool": "cancel_task", "taskId": "\0" * 8}),
+        ("taskId", {"tool": "cancel_task", "taskId": "half a pair \ud800"}),
+        ("threadId", {"text": "x", "channel": "fake", "platformId": "room", "threadId": "a\0b"}),
+        ("text", WATER | {"text": "a\0b"}),
+        ("card.title", {"tool": "send_card", "card": {"title": "a\0b"}}),
+        ("card", {"tool": "send_card", "card": {"a\0b": "title"}}),
+    ):
+        said = await ask(fleet, **arguments)
+        assert f": {name}: there is a NUL or half a character in it, which no text has" in said
+    [row] = await reminders(fleet)
+    assert (row.status, row.content) == ("pending", {"text": "water the plants"})
 
 
 @pytest.mark.spec("T2", "T3")

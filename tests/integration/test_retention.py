@@ -111,6 +111,17 @@ async def test_what_a_bill_and_a_conversation_rest_on_stays(fleet: Fleet) -> Non
     assert (await prune(fleet)).total == 0
 
 
+@pytest.mark.spec("D6", "P21")
+async def test_a_turn_stays_for_what_it_cost(fleet: Fleet) -> None:
+    await fleet.add_group(script="- play: [{usage: {model: big, input_tokens: 9, output_tokens: 5}}, {answer: 'yes'}]")
+    await chat(fleet)
+    await fleet.execute(delete(TranscriptItem))
+    await grow_older(fleet.db, OLD)
+    await prune(fleet)
+    assert await count(fleet, MessageIn, Event, Turn) == [0, 0, 1]
+    assert {row.turn_id for row in await fleet.rows(Usage)} == {(await fleet.turns())[0].id}
+
+
 @pytest.mark.spec("D6")
 async def test_the_front_of_every_session_is_found_however_the_slices_fall(
     fleet: Fleet, monkeypatch: pytest.MonkeyPatch
@@ -171,12 +182,12 @@ async def test_an_answer_that_did_not_arrive_stays_with_what_it_answers(fleet: F
 
 
 @pytest.mark.spec("D6")
-@pytest.mark.parametrize("status", ["running", "waiting", "parked"])
-async def test_a_turn_that_goes_on_stays_however_long_it_takes(fleet: Fleet, status: str) -> None:
+@pytest.mark.parametrize(("status", "of_message"), [("waiting", "processing"), ("parked", "completed")])
+async def test_a_turn_that_goes_on_stays_however_long_it_takes(fleet: Fleet, status: str, of_message: str) -> None:
     await fleet.add_group(script=WITH_TOOL)
     await chat(fleet)
     await alter(fleet, Turn, status=status, ended_at=None)
-    await alter(fleet, MessageIn, status="processing")
+    await alter(fleet, MessageIn, status=of_message)
     await grow_older(fleet.db, OLD)
     before = await everything(fleet.db)
     await prune(fleet)
@@ -221,6 +232,7 @@ async def test_a_reminder_goes_when_it_was_said_long_ago_and_its_series_goes_on(
     said: dict[str, Any] = {"status": "delivered", "created_at": long_ago}
     rows: dict[str, dict[str, Any]] = {
         "said long ago": said | {"deliver_after": long_ago, "delivered_at": long_ago},
+        "said late": said | {"deliver_after": long_ago, "delivered_at": lately},
         "said lately": said | {"deliver_after": lately, "delivered_at": lately},
         "cancelled before its date": said | {"deliver_after": now(86_400), "status": "cancelled"},
         "cancelled long ago": said | {"deliver_after": long_ago, "status": "cancelled", "recurrence": "@daily"},
@@ -233,7 +245,7 @@ async def test_a_reminder_goes_when_it_was_said_long_ago_and_its_series_goes_on(
         await put(fleet, MessageOut, row | place | {"session_id": session, "seq": seq, "idempotency_key": name})
     await prune(fleet)
     left = {row.content["text"] for row in await fleet.outbox()}
-    assert left == {"said lately", "cancelled before its date", "to be repeated"}
+    assert left == {"said late", "said lately", "cancelled before its date", "to be repeated"}
 
 
 async def put_asked(
@@ -268,7 +280,7 @@ async def test_what_was_asked_and_decided_goes_with_its_cards_but_not_what_was_s
     access = await put_asked(fleet, session, 102, "approval", Approval, status="denied", category="access")
     waits = await put_asked(fleet, session, 103, "question", PendingQuestion, status="pending")
     day = {"agent_group_id": group, "day": "2020-01-01", "approval_id": used["asked"]}
-    await put(fleet, BudgetDay, day, day | {"user_id": "task:x", "day": "2999-01-01", "approval_id": None})
+    await put(fleet, BudgetDay, day, day | {"user_id": f"{TASK}x", "day": "2999-01-01", "approval_id": None})
     await put(
         fleet,
         Invitation,
@@ -293,7 +305,7 @@ async def test_of_a_conversation_that_was_closed_nothing_is_remembered(fleet: Fl
     await fleet.execute(delete(Usage))
     await put(fleet, Compaction, {"session_id": session, "through_turn": 1, "summary": "s", "archive": "a"})
     await put(fleet, ProgramState, {"session_id": session, "provider": "codex", "state": b"\x00memory"})
-    closed = update(Session).values(status="closed", activity_since=now(), last_active=now())
+    closed = update(Session).values(status="closed", activity_since=now())
     await grow_older(fleet.db, OLD)
     await fleet.execute(closed)
     await alter(fleet, Compaction, through_turn=0)
@@ -392,7 +404,8 @@ async def test_what_is_named_by_something_new_stays_for_the_next_time(
     await grow_older(fleet.db, OLD)
     remove = pruning.remove
     late = {"session_id": session, "seq": 77, "kind": "chat", "content": {}, "in_reply_to": message}
-    late |= {"channel_type": "local", "platform_id": "x", "idempotency_key": "late"}
+    late |= {"channel_type": "local", "platform_id": "x", "idempotency_key": "late", "status": "delivered"}
+    late |= dict.fromkeys(("created_at", "deliver_after", "delivered_at"), now(-OLD * 86_400))
 
     async def just_then(conn: AsyncConnection, *rest: Any) -> Any:
         if not (await conn.execute(select(MessageOut.id).where(MessageOut.seq == 77))).all():
@@ -403,6 +416,9 @@ async def test_what_is_named_by_something_new_stays_for_the_next_time(
     await prune(fleet)
     assert [row.id for row in await fleet.inbox()] == [message]
     assert [row.seq for row in await fleet.outbox()] == [77]
+    monkeypatch.undo()
+    await prune(fleet)
+    assert await count(fleet, MessageIn, MessageOut) == [0, 0]
 
 
 @pytest.mark.spec("D6")

@@ -120,7 +120,7 @@ async def test_owner_and_chat_are_told_of_a_dead_letter(fleet: Fleet) -> None:
     await fleet.settle_down()
     shown = fleet.runtime.registry.channels.get("fake").shown  # type: ignore[attr-defined]
     assert [message.destination.platform_id for message in shown] == ["chat", "boss-dm"]
-    assert "was given up after 1 tries (auth: no luck)" in shown[1].content["text"]
+    assert "was given up after 1 tries (auth: `no luck`)" in shown[1].content["text"]
     assert {row.kind for row in await fleet.outbox()} == {"notice"}
 
 

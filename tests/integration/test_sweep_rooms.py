@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, update
 
-from models import MessageIn, Process, Round, Session
-from models.base import now
+from models import MessageIn, Process, Round, Session, Turn
+from models.base import new_id, now
 from scheduler import ringing
 from scheduler.ringing import UNATTENDED
 from tests.integration.conftest import MakeFleet
@@ -163,6 +163,91 @@ async def test_tasks_behind_the_backlog_of_another_provider_are_found(
     await fleet.execute(update(Session).where(Session.id == behind[0]).values(lease_expires_at=None))
     await fleet.execute(update(Round).values(began_at=now(-ringing.FAR_SECONDS)))
     assert await rung(fleet) == [behind[1]]
+
+
+@pytest.mark.spec("S4", "S6")
+@pytest.mark.parametrize(("served", "expected"), [("other", "other"), ("scripted", "other")])
+async def test_a_task_is_rung_for_on_the_queue_of_the_provider_it_names(
+    fleet: Fleet, served: str, expected: str
+) -> None:
+    """Also where nobody listens to that one: it waits there, and nobody is rung for it again and again."""
+    await add_worker(fleet, served, slots=100)
+    [session_id] = await add_tasks(fleet, 1, terms={"provider": "other"})
+    assert [(wake.session_id, wake.provider) for wake in (await fleet.sweep()).wakes] == [(session_id, expected)]
+    await fleet.execute(update(Session).values(woken_at=now(-2 * LONG)))
+    again = [session_id] if served == "other" else []
+    assert await rung(fleet) == again
+
+
+@pytest.mark.spec("S4", "S6")
+async def test_a_task_takes_room_of_the_provider_it_names(fleet: Fleet) -> None:
+    await fleet.add_group("other", provider="other")
+    await add_worker(fleet, slots=2)
+    await add_worker(fleet, "other", slots=2, name="o")
+    first, second = await add_tasks(fleet, 2, late=90, terms={"provider": "other"})
+    others = await add_tasks(fleet, 1, "other", late=80)
+    own = await add_tasks(fleet, 2)
+    assert await rung(fleet) == [first, own[0]]
+    # It is being run: two slots have room for one.
+    await _begin(fleet, first, provider="other")
+    assert await rung(fleet) == []
+    assert second not in await rung(fleet)
+    await fleet.execute(update(Session).where(Session.id == own[0]).values(woken_at=None, status="closed"))
+    assert await rung(fleet) == [own[1]], "it takes nothing from the agent's own"
+    assert others[0] not in await rung(fleet)
+
+
+async def _begin(fleet: Fleet, session_id: str, provider: str) -> None:
+    turn = {"id": new_id(), "session_id": session_id, "number": 1, "provider": provider, "lease_token": 1}
+    await fleet.insert(Turn, turn)
+    await fleet.execute(update(Session).where(Session.id == session_id).values(_leased()))
+    begun = {"status": "processing", "turn_id": turn["id"], "tries": 1}
+    await fleet.execute(update(MessageIn).where(MessageIn.session_id == session_id).values(begun))
+
+
+@pytest.mark.spec("S4", "M10")
+async def test_a_run_whose_worker_died_is_rung_for_where_its_task_belongs(fleet: Fleet) -> None:
+    [session_id] = await add_tasks(fleet, 1, terms={"provider": "other"})
+    await _begin(fleet, session_id, "other")
+    await fleet.execute(update(Session).values(lease_expires_at=now(-1)))
+    assert [wake.provider for wake in (await fleet.sweep()).wakes] == ["other"]
+
+
+@pytest.mark.spec("S4", "S6")
+async def test_of_several_tasks_of_a_conversation_the_oldest_is_rung_for_and_taken(fleet: Fleet) -> None:
+    """Whoever rings and whoever takes it mean the same one, whichever was written first."""
+    await add_worker(fleet, slots=100)
+    session_id = await add_session(fleet)
+    at = await clock(fleet) - timedelta(seconds=60)
+    younger = await add_run(fleet, at + SECOND, session_id=session_id, terms={"provider": "other"})
+    older = await add_run(fleet, at, session_id=session_id, seq=2, terms={})
+    assert [wake.provider for wake in (await fleet.sweep()).wakes] == ["scripted"]
+    assert await fleet.wake(session_id) == "completed"
+    states = {row.id: row.status for row in await fleet.inbox()}
+    assert (states[older], states[younger]) == ("completed", "pending")
+
+
+@pytest.mark.spec("S6")
+async def test_one_conversation_with_very_many_due_tasks_hides_nobody(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is looked at each time is one session's, on a queue that nobody listens to."""
+    monkeypatch.setattr(ringing, "NEAR", 2)
+    monkeypatch.setattr(ringing, "UNATTENDED", 2)
+    await fleet.add_group("other", provider="other")
+    await add_worker(fleet, slots=1)
+    session_id = await add_session(fleet, "other")
+    at = await clock(fleet) - timedelta(seconds=90)
+    for number in range(12):
+        await add_run(fleet, at + number * SECOND, session_id=session_id, seq=number + 1)
+    [behind] = await add_tasks(fleet, 1)
+    assert await rung(fleet) == [session_id, behind]
+    # Nor when it was rung for in vain.
+    marks = {session_id: now(-2 * LONG), behind: None}
+    for rung_one, mark in marks.items():
+        await fleet.execute(update(Session).where(Session.id == rung_one).values(woken_at=mark))
+    await fleet.execute(update(Round).values(began_at=now(-ringing.FAR_SECONDS)))
+    assert await rung(fleet) == [behind]
 
 
 @pytest.mark.spec("S6")

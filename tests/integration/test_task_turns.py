@@ -11,6 +11,8 @@ from sqlalchemy import event, update
 
 from models import Approval, BudgetDay, MessageIn, Reservation, Session, Turn, Usage
 from models.base import new_id, now
+from models.budgets import TASK
+from models.inbox import BATCH_LIMIT
 from models.spending import BudgetState, budget_states
 from scheduler.following import LATE_SECONDS
 from tests.support.api_fleet import model_api
@@ -19,7 +21,9 @@ from tests.support.fleet import Fleet
 from tests.support.model_api import Call, ModelApi, refuse, reply, rule, script, stall
 from tests.support.model_api import Usage as Used
 from tests.support.series import due_task
+from workers.budget import Purse
 from workers.consent.approvals import decide
+from workers.refusals import RefusedError
 
 sqlite_only = pytest.mark.parametrize("database_kind", ["sqlite"])
 PRICE = {"price": {"input": 1.0, "output": 100.0}, "max_tokens": 1000}
@@ -42,7 +46,7 @@ async def said(fleet: Fleet) -> list[str]:
 
 @pytest.mark.spec("S3", "S4")
 async def test_a_task_has_a_turn_of_its_own(fleet: Fleet) -> None:
-    """Its terms are for the whole turn; whoever else is due has another, in order."""
+    """Its terms are for the whole turn. What people say goes first, however many tasks are due."""
     await fleet.add_group()
     await fleet.send("before")
     await due_task(fleet, "first task")
@@ -52,9 +56,37 @@ async def test_a_task_has_a_turn_of_its_own(fleet: Fleet) -> None:
     fleet.bells.wakes = [(accepted.session_id, "scripted")]
     await fleet.settle_down()
     assert await said(fleet) == [
-        "You said: before", "You said: first task", "You said: second task", "You said: after and again",
+        "You said: before after and again", "You said: first task", "You said: second task",
     ]  # fmt: skip
-    assert len(await fleet.turns()) == 4
+    assert len(await fleet.turns()) == 3
+
+
+@pytest.mark.spec("S3", "S4")
+async def test_what_people_say_does_not_wait_behind_more_tasks_than_are_looked_at(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fleet.add_group()
+    task = await due_task(fleet, "first task")
+    message = {"kind": "task", "channel_type": "local", "platform_id": "inbox", "session_id": task.session_id}
+    rows = [message | {"id": (row := new_id()), "seq": 1000 + n, "series_id": row, "content": {"prompt": "more"}}
+            for n in range(BATCH_LIMIT + 5)]  # fmt: skip
+    await fleet.insert(MessageIn, *rows)
+    await fleet.execute(update(Session).values(message_seq=2000))
+    await fleet.send("hello")
+    await fleet.wake(task.session_id)
+    assert await said(fleet) == ["You said: hello"]
+
+
+@pytest.mark.spec("S3", "M10")
+async def test_a_message_that_failed_before_still_goes_alone_and_before_tasks(fleet: Fleet) -> None:
+    await fleet.add_group()
+    await due_task(fleet, "a task")
+    tired = await fleet.send("tired")
+    await fleet.execute(update(MessageIn).where(MessageIn.id == tired.message_id).values(tries=2))
+    await fleet.send("hello")
+    fleet.bells.wakes = [(tired.session_id, "scripted")]
+    await fleet.settle_down()
+    assert await said(fleet) == ["You said: tired", "You said: hello", "You said: a task"]
 
 
 @sqlite_only
@@ -183,7 +215,7 @@ async def test_a_task_is_run_by_the_provider_it_names(fleet: Fleet, api: ModelAp
 
 @sqlite_only
 @pytest.mark.spec("S4")
-async def test_a_chat_behind_it_goes_back_to_the_agents_own(fleet: Fleet, api: ModelApi) -> None:
+async def test_a_chat_with_it_is_the_agents_own_and_goes_first(fleet: Fleet, api: ModelApi) -> None:
     await fleet.add_group()
     accepted = await due_task(fleet, provider="anthropic", model="claude-haiku-5-5")
     await fleet.send("hello")
@@ -191,9 +223,16 @@ async def test_a_chat_behind_it_goes_back_to_the_agents_own(fleet: Fleet, api: M
     async with asyncio.timeout(30):
         while fleet.bells.wakes:
             outcomes += await fleet.answer_wakes()
-    assert outcomes == ["elsewhere", "completed", "elsewhere", "completed"]
-    assert await said(fleet) == ["done", "You said: hello"]
+    assert outcomes == ["completed", "elsewhere", "completed"]
+    assert await said(fleet) == ["You said: hello", "done"]
     assert accepted.session_id == (await fleet.turns())[0].session_id
+
+
+@pytest.mark.spec("S4")
+async def test_a_task_that_is_due_at_once_is_rung_for_where_it_belongs(fleet: Fleet) -> None:
+    await fleet.add_group()
+    await fleet.send("look around", kind="task", terms={"provider": "anthropic"})
+    assert [provider for _, provider in fleet.bells.wakes] == ["anthropic"]
 
 
 @pytest.mark.spec("S4", "M9")
@@ -270,9 +309,40 @@ async def test_at_its_budget_a_task_waits_for_a_yes_and_others_go_on(fleet: Flee
     assert pressed.wakes == [(task.session_id, "anthropic")]
     assert await fleet.wake(task.session_id, "anthropic") == "completed"
     days = {day.user_id: (round(day.spent_usd, 6), round(day.reserved_usd, 6)) for day in await fleet.rows(BudgetDay)}
-    assert days == {f"task:{task.message_id}": (2.0, 0.0)}
+    assert days == {f"{TASK}{task.message_id}": (2.0, 0.0)}
     assert await fleet.rows(Reservation) == []
     assert again.session_id == task.session_id
+
+
+@pytest.mark.parametrize("approve", [True, False], ids=["yes", "no"])
+@pytest.mark.spec("S4", "P21", "M17")
+async def test_what_is_decided_before_the_run_is_parked_is_noticed(
+    fleet: Fleet, api: ModelApi, monkeypatch: pytest.MonkeyPatch, approve: bool
+) -> None:
+    """Whoever decides finds nothing parked to ring for, and another task's question is still open."""
+    await _group(fleet)
+    other = await due_task(fleet, "another task", place="elsewhere", daily_usd=0.5)
+    assert await fleet.wake(other.session_id, "anthropic") == "completed"
+    task = await due_task(fleet, daily_usd=0.5)
+    assert await fleet.wake(task.session_id, "anthropic") == "completed"
+    await due_task(fleet, series=other.message_id, place="elsewhere")
+    assert await fleet.wake(other.session_id, "anthropic") == "parked"
+    [open_one] = await fleet.rows(Approval)
+    refuse_real = Purse._refuse
+
+    async def decided_meanwhile(purse: Purse, *given: Any) -> None:
+        try:
+            await refuse_real(purse, *given)
+        finally:
+            [asked] = [row for row in await fleet.rows(Approval) if row.id != open_one.id]
+            assert (await decide(fleet.db, asked.id, approve=approve)).wakes == [(other.session_id, "anthropic")]
+
+    later = await due_task(fleet, series=task.message_id)
+    with monkeypatch.context() as patched:
+        patched.setattr(Purse, "_refuse", decided_meanwhile)
+        assert await fleet.wake(later.session_id, "anthropic") == "parked"
+    assert fleet.bells.wakes == [(later.session_id, "anthropic")], "it need not wait for tomorrow"
+    assert await fleet.wake(later.session_id, "anthropic") == ("completed" if approve else "failed")
 
 
 @pytest.mark.spec("S4", "P21")
@@ -302,7 +372,7 @@ async def test_a_budget_that_is_set_in_the_middle_of_a_day_counts_the_runs_befor
         await due_task(fleet, series=task.message_id, daily_usd=1.5)
         assert await fleet.wake(task.session_id, "anthropic") == expected
     [day] = await fleet.rows(BudgetDay)
-    assert (day.user_id, round(day.spent_usd, 6)) == (f"task:{task.message_id}", 2.0)
+    assert (day.user_id, round(day.spent_usd, 6)) == (f"{TASK}{task.message_id}", 2.0)
 
 
 @pytest.mark.spec("S4", "P21")
@@ -322,6 +392,33 @@ async def test_a_tasks_budget_is_listed_as_a_tasks(fleet: Fleet, api: ModelApi) 
     assert idle.message_id not in str(expected), "one that has spent nothing today is not listed"
     [usage] = await fleet.rows(Usage)
     assert usage.user_id == "ann", "who asked for it is still who asked for it"
+
+
+@pytest.mark.spec("S4", "P21")
+async def test_nobody_has_the_name_of_a_tasks_budget(fleet: Fleet, api: ModelApi) -> None:
+    """Whoever calls themselves so has money of their own, and the task has its own."""
+    await _group(fleet, user_daily_usd=5.0)
+    task = await due_task(fleet, daily_usd=4.0)
+    assert await fleet.wake(task.session_id, "anthropic") == "completed"
+    name = f"task:{task.message_id}"
+    chat = await fleet.send("hello", sender_id=name)
+    assert await fleet.wake(chat.session_id, "anthropic") == "completed"
+    assert await fleet.db.read(budget_states) == [
+        BudgetState("demo", name, 1.0, 0.0, 5.0),
+        BudgetState("demo", None, 1.0, 0.0, 4.0, task.message_id),
+    ]
+    with pytest.raises(RefusedError, match="sender_id"):
+        await fleet.send("hello", sender_id=f"{TASK}{task.message_id}")
+
+
+@pytest.mark.spec("P21", "C6")
+async def test_whose_budget_is_spent_is_said_in_the_fleets_own_words(fleet: Fleet, api: ModelApi) -> None:
+    await _group(fleet, user_daily_usd=0.5)
+    for status in ("completed", "parked"):
+        chat = await fleet.send("hello", sender_id="[more](https://evil.example)")
+        assert await fleet.wake(chat.session_id, "anthropic") == status
+    [told] = [row for row in await fleet.outbox() if row.kind == "notice"]
+    assert "the daily budget of demo for `[more](https://evil.example)` ($0.50) is spent" in told.content["text"]
 
 
 async def _group(fleet: Fleet, **budget: float) -> str:

@@ -4,7 +4,6 @@ import gzip
 import json
 from collections.abc import Iterator
 from datetime import datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -67,8 +66,6 @@ def as_archived(row: dict[str, Any]) -> dict[str, Any]:
         match value:
             case datetime():
                 return value.isoformat()
-            case Decimal():
-                return str(value)
             case bytes():
                 return "\\x" + value.hex()
             case _:

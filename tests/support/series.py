@@ -20,11 +20,12 @@ async def due_task(
     late: float = 0.0,
     row: dict[str, Any] | None = None,
     agent_group: str = "demo",
+    place: str | None = None,
     **terms: Any,
 ) -> Accepted:
     """A run that has come due, `late` seconds ago, and nobody has rung for. `series`: of that task, not of a new one;
     `row`: what else its row has."""
-    accepted = await fleet.send(prompt, kind="task", agent_group=agent_group)
+    accepted = await fleet.send(prompt, kind="task", agent_group=agent_group, platform_id=place)
     series_id = series or accepted.message_id
     date = now(-late)
     values = {"series_id": series_id, "process_after": date, "scheduled_for": date, "created_at": date} | (row or {})

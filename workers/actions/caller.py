@@ -47,7 +47,11 @@ class Caller:
         """Whether each of them is an admin of the agent. One who is not may have talked it into it."""
         return await self._all_are(conn, Standing.ADMIN)
 
-    async def all_may(self, conn: AsyncConnection, act: Act) -> bool:
+    async def have_asked(self, conn: AsyncConnection, act: Act) -> bool:
+        """Whether all of them may do this, and are there to ask for it. In a scheduled run nobody is: what it reads,
+        and is talked into, may be anybody's."""
+        if any(row.kind == "task" for row in self.turn.messages):
+            return False
         return await self._all_are(conn, NEEDED[act])
 
     async def _all_are(self, conn: AsyncConnection, standing: Standing) -> bool:

@@ -11,14 +11,14 @@ from models.lookup import short
 from models.outbox import MessageOut
 from models.reminders import count_reminders, reminded_since, reminder, reminders_of
 from models.series import DEFAULT_TERMS
-from models.tasks import database_now
+from models.tasks import database_now, series_of
 from models.upsert import insert_ignoring
 from scheduler.reminders import next_said
 from scheduler.words import when
 from workers.actions.caller import Caller, Performed
 from workers.agents import AGENT
 from workers.refusals import RefusedError
-from workers.timetable.dates import check_date, check_rhythm, first_date, plan
+from workers.timetable import check_date, check_rhythm, first_date, plan_in_words
 
 MAX_REMINDERS: Final = 100
 _SAME: Final = ("channel_type", "platform_id", "thread_id", "kind", "content", "recurrence", "timezone")
@@ -40,14 +40,14 @@ async def remind(conn: AsyncConnection, caller: Caller, action: Send, row: dict[
     series_id = row["id"] if recurrence is not None else None
     noted = reminder(row, date, at, recurrence=recurrence, timezone=timezone, series_id=series_id)
     if (same := await _same(conn, caller, noted, action)) is not None:
-        handle, words = short(same.series_id or same.id), when(next_said(same, at), same.timezone, at)
+        handle, words = short(series_of(same)), when(next_said(same, at), same.timezone, at)
         return Performed(f"that is noted already, as reminder {handle}: {words}")
     if await count_reminders(conn, caller.session_id) >= MAX_REMINDERS:
         raise ToolError(
             f"{MAX_REMINDERS} reminders wait in this conversation already; cancel one first (list_tasks, cancel_task)"
         )
     await insert_ignoring(conn, MessageOut, **noted)
-    words = plan(date, recurrence, timezone, DEFAULT_TERMS, at)
+    words = plan_in_words(date, recurrence, timezone, DEFAULT_TERMS, at)
     said = f"noted as reminder {short(row['id'])}, to be sent as it is, without you; cancel_task takes it back: {words}"
     return Performed(said, [row["id"]] if date <= at else [])
 

@@ -19,6 +19,7 @@ from models.inbox import MessageIn
 from models.lookup import short
 from models.outbox import MessageOut
 from models.programs import forget
+from models.quoting import one_line
 from models.reminders import move_reminders
 from models.sessions import mark_if_due, move_waiting, sessions_named, sessions_of, succeed
 from models.tasks import unfollowed
@@ -79,7 +80,7 @@ async def list_sessions(
 
 
 def _session_line(row: AnyRow) -> str:
-    state = row.status if row.status != "active" else _flat(row.activity, 100) if row.activity else "idle"
+    state = row.status if row.status != "active" else one_line(row.activity, 100) if row.activity else "idle"
     active = row.last_active.strftime("%Y-%m-%d %H:%M:%S")
     return f"{short(row.id)} | {row.folder} | {state} | {row.turn_seq} | {row.message_seq} | {active}"
 
@@ -123,7 +124,8 @@ def _message_line(direction: str, row: AnyRow) -> str:
     who = str(row.content.get("sender") or "someone") if direction == "in" else "the agent"
     words = plain_text(row) if direction == "in" else str(row.content.get("text") or "")
     time = row.created_at.strftime("%Y-%m-%d %H:%M:%SZ")
-    return f"{row.seq} | {time} | {direction} {row.kind} {row.status} | {_flat(who, 100)}: {_flat(words, MAX_MESSAGE)}"
+    said = f"{one_line(who, 100)}: {one_line(words, MAX_MESSAGE)}"
+    return f"{row.seq} | {time} | {direction} {row.kind} {row.status} | {said}"
 
 
 async def _steps(conn: AsyncConnection, session_id: str, limit: int) -> list[str]:
@@ -138,13 +140,13 @@ async def _steps(conn: AsyncConnection, session_id: str, limit: int) -> list[str
 
 
 def _step_line(row: AnyRow) -> str:
-    given, came = _flat(_json(row.input), MAX_PART), _flat(_json(row.output), MAX_PART)
+    given, came = one_line(_json(row.input), MAX_PART), one_line(_json(row.output), MAX_PART)
     return f"turn {row.turn} step {row.number} | {row.kind} {row.name} {row.status} | {given} -> {came}"
 
 
 async def _events(conn: AsyncConnection, session_id: str, limit: int) -> list[str]:
     rows = await _newest(conn, Event, Event.session_id == session_id, Event.seq, limit)
-    return [f"event {row.seq} | {row.type} | {_flat(_json(row.payload), MAX_PART)}" for row in rows]
+    return [f"event {row.seq} | {row.type} | {one_line(_json(row.payload), MAX_PART)}" for row in rows]
 
 
 async def _newest(
@@ -169,9 +171,3 @@ def _last(lines: list[str]) -> list[str]:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _flat(text: str, limit: int) -> str:
-    """On one line: what somebody said must not look like a line of somebody else's."""
-    text = " ".join(text.split())
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -14,13 +14,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.actions import ChangeTask, ListTasks, ScheduleTask
 from adapters.errors import ToolError
 from models.base import AnyRow
+from models.consent import find_approval
 from models.lookup import short
+from models.quoting import one_line
 from models.reminders import cancel_reminder, find_reminders, reminders_of
 from models.series import DEFAULT_TERMS
-from models.tasks import database_now
+from models.tasks import database_now, series_of
 from scheduler.reminders import next_said
 from scheduler.words import often, when
 from workers import timetable
+from workers.access import Act
 from workers.actions.caller import Caller, Performed
 from workers.refusals import RefusedError
 from workers.timetable import Changes, NewTask, Scope, Task
@@ -77,9 +80,10 @@ async def change(conn: AsyncConnection, caller: Caller, action: ChangeTask, step
             case "resume":
                 said = await timetable.resume(conn, task)
             case "update":
-                # Only who made it may change it and still have it run in their name.
                 changes = cast(Changes, action.fields)
-                said = await timetable.update(conn, task, changes, disown=not _is_of(task, caller))
+                by_admin = await caller.have_asked(conn, Act.LOOSEN_TASK) or await _was_approved(conn, step_id)
+                # Only who made it may change it and still have it run in their name.
+                said = await timetable.update(conn, task, changes, disown=not _is_of(task, caller), by_admin=by_admin)
         return Performed(f"task {task.handle} {said}")
 
 
@@ -88,14 +92,20 @@ async def _change_reminder(conn: AsyncConnection, caller: Caller, action: Change
     if not found:
         raise ToolError(f"there is no scheduled task {action.task_id!r} in this conversation; list_tasks shows them")
     if len(found) > 1:
-        ids = ", ".join(row.series_id or row.id for row in found[:5])
+        ids = ", ".join(map(series_of, found[:5]))
         raise ToolError(f"{action.task_id!r} may be one of several reminders; give the whole id: {ids}")
     [row] = found
-    handle = short(row.series_id or row.id)
+    handle = short(series_of(row))
     if action.change != "cancel":
         raise ToolError(f"{handle} is a reminder: it can be cancelled (cancel_task) and noted anew, and no more")
     done = await cancel_reminder(conn, row)
     return Performed(f"reminder {handle} {'is cancelled' if done == 'cancelled' else 'is sent now, for the last time'}")
+
+
+async def _was_approved(conn: AsyncConnection, step_id: str) -> bool:
+    """Whether somebody was shown the whole call, and said yes."""
+    approval = await find_approval(conn, step_id)
+    return approval is not None and approval.status == "used"
 
 
 @contextmanager
@@ -123,16 +133,11 @@ def _line(task: Task, at: datetime) -> str:
     state = "; ".join([task.state, *timetable.conditions(task.terms)])
     recurrence = task.recurrence if task.goes_on else None
     date = when(task.scheduled, task.timezone, at)
-    return f"{task.handle} | {date} | {often(recurrence)} | {state} | {_flat(task.prompt)}"
+    return f"{task.handle} | {date} | {often(recurrence)} | {state} | {one_line(task.prompt, SHOWN_PROMPT)}"
 
 
 def _reminder_line(row: AnyRow, at: datetime) -> str:
     date = when(next_said(row, at), row.timezone, at)
-    handle = short(row.series_id or row.id)
-    said = _flat(str(row.content.get("text") or ""))
+    handle = short(series_of(row))
+    said = one_line(str(row.content.get("text") or ""), SHOWN_PROMPT)
     return f"{handle} | {date} | {often(row.recurrence)} | reminder, sent without you | {said}"
-
-
-def _flat(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SHOWN_PROMPT else f"{line[: SHOWN_PROMPT - 1]}…"

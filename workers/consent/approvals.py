@@ -27,20 +27,21 @@ from models.consent import (
     use_approval,
 )
 from models.database import Database
-from models.quoting import quoted
+from models.quoting import one_line, quoted
 from models.sessions import end_rest, find_session
 from workers.access import Act, may
 from workers.actions.caller import Caller
 from workers.bells import Bells
 from workers.budget import decide_raise
 from workers.consent.approvers import is_public, resolve_approvers
-from workers.consent.requests import Place, Request, hash_of, put_request
+from workers.consent.requests import Place, Request, hash_of, put_request, shown
 from workers.consent.strangers import decide_access, stop_while_deciding
 from workers.house import Done
 from workers.journal import Journal
 from workers.refusals import RefusedError
 
 SUMMARY_LIMIT: Final = 300
+SHOWN_LIMIT: Final = 60_000  # characters; nobody reads more before they say yes
 OPERATOR: Final = "cli"
 _ACTS: Final = {BUDGET: Act.RAISE_BUDGET, ACCESS: Act.ADMIT}
 
@@ -75,8 +76,7 @@ class Consent:
     async def take(self, step_id: str, tool: str, arguments: Mapping[str, Any], wish: Wish | None = None) -> Verdict:
         """Whether the call may be made. ParkedError: nobody has decided yet. `wish` is for people: what it is about, if
         the call's own words do not say it best."""
-        # As it is stored: what the database cannot hold must not make it another payload.
-        payload = json.loads(storable_json({"tool": tool, "arguments": dict(arguments), **self._whose()}))
+        payload = self._payload(tool, arguments)
         approval = await self._db.read(lambda conn: find_approval(conn, step_id))
         if approval is None:
             await self._ask(step_id, tool, payload, wish)
@@ -109,15 +109,20 @@ class Consent:
         await self._journal.write(work, activity=f"tool: {tool}")
         return Verdict("go" if used else "begun")
 
-    def _whose(self) -> dict[str, str]:
-        return {"agent_group": self._caller.turn.folder, "session": self._caller.session_id}
+    def can_show(self, tool: str, arguments: Mapping[str, Any]) -> bool:
+        """Whether somebody could be asked for it: a card says all of it, in marks that may take ten times the room."""
+        return len(shown(self._payload(tool, arguments))) <= SHOWN_LIMIT
+
+    def _payload(self, tool: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """As it is stored: what the database cannot hold must not make it another one."""
+        whose = {"agent_group": self._caller.turn.folder, "session": self._caller.session_id}
+        payload: dict[str, Any] = json.loads(storable_json({"tool": tool, "arguments": dict(arguments), **whose}))
+        return payload
 
     async def _ask(self, step_id: str, tool: str, payload: dict[str, Any], wish: Wish | None) -> None:
         words = ", ".join(f"{key}={value}" for key, value in payload["arguments"].items())
         wish = wish or Wish(TOOL, f"{tool}({words})", "high")
-        # In one line: an agent's text must not look like something else we say.
-        summary = " ".join(f"{self._caller.turn.folder} wants {wish.summary}".split())
-        summary = summary if len(summary) <= SUMMARY_LIMIT else f"{summary[: SUMMARY_LIMIT - 1]}…"
+        summary = one_line(f"{self._caller.turn.folder} wants {wish.summary}", SUMMARY_LIMIT)
         here, registry = self._caller.reply_to, self._caller.registry
         request = Request(
             approval_id=step_id,

@@ -186,17 +186,19 @@ async def text_of(conn: AsyncConnection, request: Request, expires_at: datetime)
             f"**{named(request.agent)} asks for an approval** ({request.risk} risk, {named(request.category)})",
             quoted(request.summary),
             "",
-            fenced_json(request.payload),
+            shown(request.payload),
             "",
-            *_script(request.payload),
             f"{whose}Decide until {expires_at:%Y-%m-%d %H:%M}Z; once, and for exactly this.",
             f"In words: `approve {code}` or `deny {code}`. At a terminal: `longshore approve {code}` (or deny)",
         ]
     )
 
 
-def _script(payload: Mapping[str, Any]) -> list[str]:
-    """A program that is to be approved, once more as it is written: in JSON it is one long line."""
+def shown(payload: Mapping[str, Any]) -> str:
+    """The whole of it, for people to read; a program as it is written, since in JSON it would be one long line."""
     arguments = payload.get("arguments")
     script = arguments.get("script") if isinstance(arguments, Mapping) else None
-    return ["The script, line by line:", fenced(script), ""] if isinstance(script, str) and "\n" in script else []
+    if not isinstance(script, str) or "\n" not in script:
+        return fenced_json(payload)
+    rest = {name: value for name, value in payload["arguments"].items() if name != "script"}
+    return f"{fenced_json({**payload, 'arguments': rest})}\n\nThe script, line by line:\n{fenced(script)}"

@@ -15,6 +15,7 @@ from models.database import uninterrupted
 from models.notices import owner_notices, store_notices, tell_agent
 from models.outbox import MessageOut, mark_delivered, next_in_line, settle_delivery
 from models.people import owner_addresses
+from models.quoting import quoted
 from models.sessions import living_session, take_numbers
 from scheduler.backoff import MAX_WAIT_SECONDS
 from workers.consent.undelivered import card_failed
@@ -125,7 +126,8 @@ async def give_up(
         result = {"message": row.seq, "error": why, "text": str(row.content.get("text", ""))[:200]}
         content = {"action": "deliver", "status": status, "result": result}
         await tell_agent(conn, session_id=session_id, seq=last, place=row, content=content)
-        text = f"A message to {row.channel_type} {row.platform_id} could not be delivered ({status}): {why}"
+        place = f"{row.channel_type} {quoted(row.platform_id)}"
+        text = f"A message to {place} could not be delivered ({status}): {quoted(why)}"
         first = last - len(owners)
         return await store_notices(
             conn, owner_notices(owners, session_id=session_id, first_seq=first, key=f"{row.id}:{status}", text=text)

@@ -146,7 +146,7 @@ async def _clear(conn: AsyncConnection, session_id: str | None, folder: str) -> 
         await set_turn(conn, turn.id, status="cancelled", error="given up by /clear", ended_at=now())
         await release_reservations(conn, turn.id)
         closed = await close_questions(conn, turn.id)
-        await settle(conn, turn.id, "discarded", error="given up by /clear")
+        await settle(conn, turn.id, "discarded", error="given up by /clear", error_class=None)
     session = await find_session(conn, session_id)
     anew = await begin_anew(conn, session_id)
     given_up = " What it was at was given up." if turn is not None else ""

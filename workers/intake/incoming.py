@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_USD
-from models.series import DEFAULT_TERMS, Terms
+from models.series import DEFAULT_TERMS, CatchUp, Overlap, Terms
 from scheduler.recurrence import check_recurrence, check_timezone
 from workers.refusals import RefusedError
 from workers.timetable import changed_terms
@@ -28,14 +28,20 @@ class IncomingTerms(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    catch_up: Literal["skip", "one", "all"] = Field(
-        "one", description="dates that came while nobody could run it: none, one run for all of them, or each"
+    catch_up: CatchUp = Field(
+        DEFAULT_TERMS.catch_up,
+        description="dates that came while nobody could run it: none, one run for all of them, or each",
     )
-    overlap: Literal["skip", "queue"] = Field(
-        "skip", description="dates that come while it runs: passed over, or run afterwards"
+    overlap: Overlap = Field(
+        DEFAULT_TERMS.overlap, description="dates that come while it runs: passed over, or run afterwards"
     )
     jitter_seconds: int = Field(0, ge=0, le=MAX_JITTER, description="each run begins up to so much later")
-    pause_after: int = Field(5, ge=0, le=MAX_PAUSE_AFTER, description="so many failures in a row pause it; 0: none do")
+    pause_after: int = Field(
+        DEFAULT_TERMS.pause_after,
+        ge=0,
+        le=MAX_PAUSE_AFTER,
+        description="so many failures in a row pause it; 0: none do",
+    )
     daily_usd: float | None = Field(None, gt=0, le=MAX_USD, description="what its runs may cost in a day")
     provider: ShortName | None = Field(None, description="who runs it, instead of the agent's own provider")
     model: DisplayName | None = Field(None, description="with which model, instead of the agent's own")

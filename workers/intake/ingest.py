@@ -256,7 +256,7 @@ async def _dates(conn: AsyncConnection, incoming: Incoming, row_id: str, terms: 
     if at_once and terms.jitter_seconds == 0:
         return {} if terms == DEFAULT_TERMS else {"series_id": row_id}
     date = incoming.process_after or first_date(None, incoming.recurrence, incoming.timezone, await database_now(conn))
-    return asdict(slot(row_id, date, incoming.recurrence, incoming.timezone, terms, series=terms != DEFAULT_TERMS))
+    return slot(row_id, date, incoming.recurrence, incoming.timezone, terms)
 
 
 def _from_outside(incoming: Incoming, raw: str | None) -> dict[str, Any]:

@@ -13,15 +13,15 @@ from models.base import AnyRow
 from models.inbox import MessageIn
 from models.series import DEFAULT_TERMS, CatchUp, Overlap, Terms, change_series, find_series, terms_of
 from models.sessions import living_session, mark_if_due
+from models.task_lookup import lock_task
 from models.tasks import (
     FINISHED,
-    add_extra,
+    add_extra_run,
     change_task,
     database_now,
     end_series,
-    has_extra,
+    has_extra_run,
     is_taken,
-    lock_task,
     unfollowed,
     waits,
     write_next,
@@ -29,12 +29,13 @@ from models.tasks import (
 from scheduler.recurrence import jittered
 from scheduler.recurring import follow
 from workers.refusals import RefusedError
-from workers.timetable.dates import check_date, check_rhythm, date_after, next_date, nominal, plan
-from workers.timetable.terms import changed_terms
+from workers.timetable.dates import check_date, check_rhythm, date_after, next_date, nominal, plan_in_words
+from workers.timetable.terms import changed_terms, is_looser
 from workers.timetable.view import Task
 
 _OF_TERMS: Final = frozenset(asdict(DEFAULT_TERMS))
 _OF_RHYTHM: Final = frozenset({"recurrence", "timezone"})
+_NEEDS_ADMIN: Final = "needs an admin: ask one to do it, or whoever runs the fleet (longshore tasks update)"
 
 
 class Changes(TypedDict, total=False):
@@ -110,7 +111,7 @@ async def resume(conn: AsyncConnection, task: Task) -> str:
     if held.failures:
         await change_series(conn, held.id, row.group_id, failures=0)
     await change_task(conn, row.id, status="pending", process_after=due, scheduled_for=date, error=None)
-    return f"goes on: {plan(max(date, at), row.recurrence, row.timezone, held.terms, at)}"
+    return f"goes on: {plan_in_words(max(date, at), row.recurrence, row.timezone, held.terms, at)}"
 
 
 async def run_now(conn: AsyncConnection, task: Task) -> tuple[str, str | None]:
@@ -119,15 +120,18 @@ async def run_now(conn: AsyncConnection, task: Task) -> tuple[str, str | None]:
     held = await _lock(conn, task)
     if held.row.series_id is None:
         await change_task(conn, held.row.id, series_id=held.id)
-    if await has_extra(conn, held.id) or not await add_extra(conn, held.row, held.id, held.session_id):
+    if await has_extra_run(conn, held.id) or not await add_extra_run(conn, held.row, held.session_id):
         raise RefusedError("a run of it that somebody asked for waits to begin already")
     await mark_if_due(conn, held.session_id)
     return held.session_id, held.terms.provider or held.row.session_provider or held.row.group_provider
 
 
-async def update(conn: AsyncConnection, task: Task, changes: Changes, *, disown: bool = False) -> str:
-    """`is changed: ...` and its dates. `disown`: it runs in nobody's name from now on. RefusedError says which change
-    makes no sense; nothing is changed then."""
+async def update(
+    conn: AsyncConnection, task: Task, changes: Changes, *, disown: bool = False, by_admin: bool = True
+) -> str:
+    """`is changed: ...` and its dates. `disown`: it runs in nobody's name from now on. `by_admin`: whoever wants this
+    may loosen what others have set. RefusedError says which change makes no sense, or is not theirs to make; nothing is
+    changed then."""
     held = await _lock(conn, task)
     row = held.row
     named: dict[str, Any] = dict(changes)
@@ -141,6 +145,8 @@ async def update(conn: AsyncConnection, task: Task, changes: Changes, *, disown:
         sender_id=None if disown else row.sender_id,
         terms=changed_terms(held.terms, **{name: value for name, value in named.items() if name in _OF_TERMS}),
     )
+    if not by_admin:
+        _check_modest(held, wanted)
     check_rhythm(wanted.recurrence, wanted.timezone)
     if wanted.date is not None:
         check_date(wanted.date, held.at)
@@ -176,8 +182,8 @@ class _Wanted:
             return next_date(self.recurrence, at, self.timezone)
         return self.date
 
-    def plan(self, date: datetime, at: datetime) -> str:
-        return plan(date, self.recurrence, self.timezone, self.terms, at)
+    def in_words(self, date: datetime, at: datetime) -> str:
+        return plan_in_words(date, self.recurrence, self.timezone, self.terms, at)
 
 
 async def _change_waiting(conn: AsyncConnection, held: _Locked, wanted: _Wanted) -> str:
@@ -190,7 +196,7 @@ async def _change_waiting(conn: AsyncConnection, held: _Locked, wanted: _Wanted)
     is_series = row.series_id is not None or wanted.recurrence is not None or terms != DEFAULT_TERMS
     dates = {"process_after": due, "scheduled_for": date, "series_id": held.id if is_series else None}
     await change_task(conn, row.id, **dates, **wanted.columns())
-    return f"is changed: {wanted.plan(date, held.at)}"
+    return f"is changed: {wanted.in_words(date, held.at)}"
 
 
 async def _change_following(conn: AsyncConnection, held: _Locked, wanted: _Wanted, *, only_terms: bool) -> str:
@@ -204,7 +210,7 @@ async def _change_following(conn: AsyncConnection, held: _Locked, wanted: _Wante
         date = date_after(row, wanted.terms, held.at)
     if not only_terms or wanted.sender_id != row.sender_id:
         await _write_next(conn, held, date, wanted.terms, **wanted.columns())
-    return f"is changed from its next run on: {wanted.plan(date, held.at)}"
+    return f"is changed from its next run on: {wanted.in_words(date, held.at)}"
 
 
 async def _lock(conn: AsyncConnection, task: Task, *, follow_up: bool = True) -> _Locked:
@@ -223,6 +229,19 @@ async def _lock(conn: AsyncConnection, task: Task, *, follow_up: bool = True) ->
     series = (await find_series(conn, [task.id])).get(task.id)
     failures = series.failures if series is not None else 0
     return _Locked(task.id, row, session_id, terms_of(series), failures, await database_now(conn))
+
+
+def _check_modest(held: _Locked, wanted: _Wanted) -> None:
+    """What anybody may change: not the limits of a task, but to tighten them, and not what is done with means that
+    somebody else has lent it."""
+    if is_looser(wanted.terms, than=held.terms):
+        raise RefusedError(f"a limit of a task (dailyUsd, pauseAfter) may be tightened; to loosen it {_NEEDS_ADMIN}")
+    row, terms = held.row, held.terms
+    is_lent = (terms.script, terms.provider, terms.model) != (None, None, None)
+    now = (row.content, row.recurrence if held.goes_on else None, row.timezone, terms.script)
+    if is_lent and now != (wanted.content, wanted.recurrence, wanted.timezone, wanted.terms.script):
+        what = "another prompt, rhythm or script"
+        raise RefusedError(f"this task has a script, a provider or a model of its own, so {what} {_NEEDS_ADMIN}")
 
 
 def _check_goes_on(held: _Locked) -> None:

@@ -1,11 +1,10 @@
 """When a task runs: which dates are taken, which comes first and which next, and all of them in words."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from models.base import AnyRow
-from models.series import Terms
+from models.series import DEFAULT_TERMS, Terms
 from scheduler import following
 from scheduler.recurrence import RecurrenceError, check_recurrence, check_timezone, jittered, next_after
 from scheduler.words import next_runs, often
@@ -16,21 +15,17 @@ from workers.timetable.terms import conditions
 GRACE: Final = timedelta(minutes=5)
 
 
-@dataclass(frozen=True)
-class Slot:
-    """When a task is due, as columns of messages_in."""
-
-    process_after: datetime
-    scheduled_for: datetime
-    recurrence: str | None
-    timezone: str
-    series_id: str | None
-
-
-def slot(task_id: str, date: datetime, recurrence: str | None, timezone: str, terms: Terms, *, series: bool) -> Slot:
-    """`series`: it is known as one although it comes once, because it has terms of its own."""
-    later = jittered(date, task_id, terms.jitter_seconds)
-    return Slot(later, date, recurrence, timezone, task_id if series or recurrence is not None else None)
+def slot(task_id: str, date: datetime, recurrence: str | None, timezone: str, terms: Terms) -> dict[str, Any]:
+    """When a new task is due, as columns of messages_in. One that comes once is a series too if it has terms of its
+    own: they are kept by the series' id."""
+    is_series = recurrence is not None or terms != DEFAULT_TERMS
+    return {
+        "process_after": jittered(date, task_id, terms.jitter_seconds),
+        "scheduled_for": date,
+        "recurrence": recurrence,
+        "timezone": timezone,
+        "series_id": task_id if is_series else None,
+    }
 
 
 def first_date(date: datetime | None, recurrence: str | None, timezone: str, at: datetime) -> datetime:
@@ -78,7 +73,7 @@ def date_after(row: AnyRow, terms: Terms, at: datetime) -> datetime:
         raise RefusedError(str(error)) from None
 
 
-def plan(date: datetime, recurrence: str | None, timezone: str, terms: Terms, at: datetime) -> str:
+def plan_in_words(date: datetime, recurrence: str | None, timezone: str, terms: Terms, at: datetime) -> str:
     """Its next runs in words, and what is not as usual."""
     dates = next_runs(recurrence, date, timezone, terms.jitter_seconds, at=at)
     unusual = [words for words in conditions(terms) if not words.startswith("begins ")]  # the dates say that

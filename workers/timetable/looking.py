@@ -2,33 +2,24 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, storable
 from models.series import find_series, terms_of
-from models.tasks import (
-    FINISHED,
-    Scope,
-    database_now,
-    find_tasks,
-    live_tasks,
-    past_tasks,
-    rows_named,
-    runs_of_series,
-    series_of,
-    waits,
-)
+from models.task_lookup import Scope, find_tasks, live_tasks, past_tasks, rows_named, runs_of_series
+from models.tasks import FINISHED, database_now, series_of, waits
 from workers.refusals import RefusedError
 from workers.timetable.dates import date_after, nominal
 from workers.timetable.view import Run, Task
 
-MIN_HANDLE = 4
+MIN_HANDLE: Final = 4  # characters
 
 
 async def list_tasks(conn: AsyncConnection, scope: Scope, limit: int = 500) -> list[Task]:
     """Each task once, the next first."""
-    return await tasks_at(conn, await live_tasks(conn, scope, limit))
+    return await _tasks_at(conn, await live_tasks(conn, scope, limit))
 
 
 async def find_task(conn: AsyncConnection, scope: Scope, handle: str) -> Task:
@@ -42,7 +33,7 @@ async def find_task(conn: AsyncConnection, scope: Scope, handle: str) -> Task:
     if len(found) > 1:
         ids = ", ".join(map(series_of, found[:5]))
         raise RefusedError(f"{handle!r} may be one of several tasks; give the whole id: {ids}")
-    [task] = await tasks_at(conn, found)
+    [task] = await _tasks_at(conn, found)
     return task
 
 
@@ -52,11 +43,11 @@ async def find_past(conn: AsyncConnection, handle: str) -> Task:
     if len(found) != 1:
         why = "may be one of several tasks that are over" if found else "is no task"
         raise RefusedError(f"{handle!r} {why}", kind="nobody")
-    [task] = await tasks_at(conn, found)
+    [task] = await _tasks_at(conn, found)
     return task
 
 
-async def tasks_at(conn: AsyncConnection, rows: Sequence[AnyRow]) -> list[Task]:
+async def _tasks_at(conn: AsyncConnection, rows: Sequence[AnyRow]) -> list[Task]:
     """The tasks that these rows are the live ends of."""
     if not rows:
         return []

@@ -9,10 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models.inbox import MessageIn
 from models.lookup import short
 from models.series import DEFAULT_TERMS, Terms, change_series
-from models.tasks import Scope, count_waiting, database_now
+from models.task_lookup import Scope
+from models.tasks import count_waiting, database_now
 from models.upsert import insert_ignoring
 from workers.refusals import RefusedError
-from workers.timetable.dates import check_date, check_rhythm, first_date, plan, slot
+from workers.timetable.dates import check_date, check_rhythm, first_date, plan_in_words, slot
 from workers.timetable.looking import list_tasks
 from workers.timetable.terms import check_terms
 from workers.timetable.view import Task
@@ -51,13 +52,12 @@ async def add(conn: AsyncConnection, new: NewTask) -> str:
     elif new.recurrence is None:
         raise RefusedError("say when it runs: a date, or a recurrence, or both")
     date = first_date(new.date, new.recurrence, new.timezone, at)
-    words = plan(date, new.recurrence, new.timezone, new.terms, at)
+    words = plan_in_words(date, new.recurrence, new.timezone, new.terms, at)
     for task in await list_tasks(conn, Scope(new.session_id)):
         if _is_same(task, new):
             return f"that is already scheduled as task {task.handle}: {words}"
     if await count_waiting(conn, new.session_id) >= MAX_TASKS:
         raise RefusedError(f"there are already {MAX_TASKS} tasks in this conversation; cancel one first")
-    unusual = new.terms != DEFAULT_TERMS
     row = {
         "id": new.id,
         "session_id": new.session_id,
@@ -69,9 +69,9 @@ async def add(conn: AsyncConnection, new: NewTask) -> str:
         "thread_id": new.thread_id,
         "sender_id": new.sender_id,
         "content": new.content,
-        **asdict(slot(new.id, date, new.recurrence, new.timezone, new.terms, series=unusual)),
+        **slot(new.id, date, new.recurrence, new.timezone, new.terms),
     }
-    if await insert_ignoring(conn, MessageIn, **row) and unusual:
+    if await insert_ignoring(conn, MessageIn, **row) and new.terms != DEFAULT_TERMS:
         await change_series(conn, new.id, new.agent_group_id, **asdict(new.terms))
     return f"scheduled as task {short(new.id)}: {words}"
 

@@ -40,6 +40,13 @@ def check_terms(terms: Terms) -> None:
         _check(name is None or (0 < len(name) <= MAX_NAME and name.isprintable()), f"{name!r} is no name")
 
 
+def is_looser(terms: Terms, than: Terms) -> bool:
+    """Whether it may cost more in a day, or fail more often before it pauses."""
+    return (terms.daily_usd or math.inf) > (than.daily_usd or math.inf) or (
+        (terms.pause_after or math.inf) > (than.pause_after or math.inf)
+    )
+
+
 def _check(holds: bool, otherwise: str) -> None:
     if not holds:
         raise RefusedError(otherwise)

@@ -1,7 +1,4 @@
-"""What a scheduled task looks like: not one row but a series of them, seen from its live end.
-
-The live end is the row that waits for its date or is paused; while the last one runs, or has run and the sweep has not
-yet written the next, it is that one."""
+"""What a scheduled task looks like: not one row but a series of them, seen from its live end (`models.task_lookup`)."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,9 +6,6 @@ from typing import Any
 
 from models.lookup import short
 from models.series import Terms
-from models.tasks import EVERYTHING, Scope
-
-__all__ = ["EVERYTHING", "Run", "Scope", "Task"]
 
 
 @dataclass(frozen=True)
@@ -71,6 +65,14 @@ class Task:
         if self.under_way:
             return "running now" if self.scheduled is not None else "running now, for the last time"
         if self.status == "paused":
-            gave_up = 0 < self.terms.pause_after <= self.failures
-            return f"paused after {self.failures} failures in a row" if gave_up else "paused"
+            return f"paused after {self.failures} failures in a row" if self.gave_up else "paused"
         return "pending"
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the fleet has paused it, because it failed too often."""
+        return self.status == "paused" and 0 < self.terms.pause_after <= self.failures
+
+    @property
+    def is_over(self) -> bool:
+        return self.scheduled is None and not self.under_way

@@ -127,6 +127,22 @@ def test_a_hostile_text_is_measured_only_a_few_times(text: str) -> None:
     assert measured < 10 * len(text)
 
 
+@pytest.mark.parametrize(
+    ("code", "most"),
+    [
+        ("echo ok" + " " * 5000 + "; rm -rf x", 4),
+        ("x" * 50 + "\t" * 5000 + "x", 4),
+        ("x" * 1990 + " " * 1500 + "w" * 1200, 3),
+        ("x" * 1990 + " " * 1500 + "#" + "w" * 1200, 3),
+    ],
+)
+def test_a_run_of_spaces_in_code_is_broken_where_the_room_ends(code: str, most: int) -> None:
+    parts = split(f"```\n{code}\n```", 2000)
+    assert len(parts) <= most
+    assert all(len(part) <= 2000 and part.startswith("```\n") and part.endswith("\n```") for part in parts)
+    assert "".join(part[4:-4] for part in parts) == code, "inside code every space counts"
+
+
 def test_a_paragraph_of_nothing_but_brackets_is_shown_as_it_is() -> None:
     link = "[a](https://x.y) "
     assert to_telegram(link * MAX_BRACKETS).text == ("a " * MAX_BRACKETS).strip()

@@ -84,6 +84,11 @@ def test_a_span_without_a_unit_or_number_is_none(text: str) -> None:
         parse_span(text)
 
 
+def test_a_long_span_that_is_none_is_refused_without_much_thought() -> None:
+    with pytest.raises(MomentError, match="is not a length of time"):
+        parse_span("1xand " * 2000 + "!")
+
+
 @given(
     local=st.datetimes(datetime(1990, 1, 1), datetime(2035, 1, 1)).map(lambda t: t.replace(second=0, microsecond=0)),
     zone=st.sampled_from([ZoneInfo(name) for name in ("UTC", "Europe/Vienna", "Asia/Kolkata", "Australia/Lord_Howe")]),

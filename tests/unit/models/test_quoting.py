@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from models.quoting import fenced_json, named, quoted, visible
+from adapters.markup.splitting import split
+from models.quoting import fenced, fenced_json, named, quoted, visible
 
 TEXTS = st.text(alphabet=st.sampled_from("`~ab\n \t*_[]()<>#|\\\u202e\u200b\x00\ud800\U000e0041ü"), max_size=40)
 
@@ -48,3 +49,29 @@ def test_json_is_one_block_of_code_and_says_all_of_it(value: dict[str, object]) 
 )
 def test_names(name: str, shown: str) -> None:
     assert named(name) == shown
+
+
+@pytest.mark.spec("C6")
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a" + " " * 40 + "b", "a" + " " * 40 + "b"),
+        ("a" + " " * 41 + "b", "a⟨41 spaces⟩b"),
+        ("true" + " " * 5000 + "; rm -rf x", "true⟨5,000 spaces⟩; rm -rf x"),
+        ("a" + "\n" * 11 + "b", "a" + "\n" * 11 + "b"),
+        ("a" + "\n" * 12 + "b", "a\n⟨11 empty lines⟩\nb"),
+        ("a" + "\n    " * 900 + "\nb", "a\n⟨900 empty lines⟩\nb"),
+        ("`" * 10, "`" * 10),
+        ("`" * 1600, "⟨1,600 backticks⟩"),
+        ("a\u2800\u3164b", "a\\u2800\\u3164b"),
+    ],
+)
+def test_what_pushes_the_rest_out_of_sight_is_said_in_words(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+@pytest.mark.spec("C6", "C3")
+@pytest.mark.parametrize("text", ["`" * 1600 + "\n**approved**" * 400, "`" * 10 + "\n**approved**" * 400])
+def test_every_part_of_a_block_is_within_its_fence(text: str) -> None:
+    for part in split(fenced(text), 2000):
+        assert [token.type for token in MarkdownIt().parse(part)] == ["fence"]

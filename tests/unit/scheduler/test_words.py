@@ -99,7 +99,7 @@ def test_the_next_five_runs_through_a_change_of_the_clock() -> None:
 
 @pytest.mark.spec("S2")
 def test_the_next_runs_say_that_they_may_begin_later() -> None:
-    assert next_runs("@daily", NINE, "UTC", jitter_seconds=600, count=2) == [
+    assert next_runs("@daily", NINE, "UTC", jitter_seconds=600)[:2] == [
         "Tue 17 Nov 2026, 08:00 UTC (begins up to 10 minutes later)",
         "Wed 18 Nov 2026, 00:00 UTC (begins up to 10 minutes later)",
     ]

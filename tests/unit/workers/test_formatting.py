@@ -77,7 +77,8 @@ others = st.one_of(
 
 
 def _visible(text: str) -> str:
-    return "".join(char for char in text if char >= " " or char in "\n\t")
+    lines = text.replace("\x85", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
+    return "".join(char for char in lines if char >= " " or char in "\n\t")
 
 
 def _one_line(text: str) -> str:
@@ -190,7 +191,7 @@ def test_a_task_shows_its_date_as_it_was_written(scheduled_for: datetime, zone: 
     [
         (-5, ""),
         (60, ""),
-        (61, "; begun 1 minute later"),
+        (61, "; begun 61 seconds later"),
         (3700, "; begun 61 minutes later"),
         (7300, "; begun 2 hours later"),
         (47 * 3600, "; begun 47 hours later"),

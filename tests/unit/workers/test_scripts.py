@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adapters.redaction import Redactor
-from workers.scripts import _BASH, MAX_DATA, FailedScriptError, Found, read_output
+from workers.scripts import _BASH, MAX_DATA, MAX_LINE, FailedScriptError, Found, read_output
 
 pytestmark = pytest.mark.spec("S4")
 
@@ -56,6 +56,10 @@ def test_what_it_says_last_counts(stdout: str, found: Found) -> None:
         ('{"wakeAgent": "true"}', "wakeAgent is neither true nor false"),
         ('{"wakeAgent": 1}', "wakeAgent is neither true nor false"),
         ('{"wakeAgent": null}', "wakeAgent is neither true nor false"),
+        (
+            '{"wakeAgent": false' + " " * MAX_LINE + "}",
+            "what it printed last has 350,020 characters; it may have 350,000",
+        ),
         ("[" * 100_000, "nested too deep"),
         ('{"wakeAgent": true, "data": ' + "[" * 900 + "]" * 900 + "}", "nested too deep"),
         ('{"wakeAgent": true, "data": "' + "x" * MAX_DATA + '"}', "its data has 50,002 characters; it may have 50,000"),
@@ -72,6 +76,34 @@ def test_the_largest_data_is_taken() -> None:
     found = read_output('{"wakeAgent": true, "data": "' + "x" * (MAX_DATA - 2) + '"}', NOBODYS)
     assert found.data is not None
     assert len(found.data) == MAX_DATA
+
+
+def test_data_is_measured_as_it_reads_and_not_as_it_is_escaped() -> None:
+    found = read_output('{"wakeAgent": true, "data": "' + "\\u00e9" * (MAX_DATA - 2) + '"}', NOBODYS)
+    assert found.data == f'"{"é" * (MAX_DATA - 2)}"'
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"wakeAgent": true, "data": "' + "sk-" * 300_000 + '"}',
+        '{"wakeAgent": true, "data": "' + "sk-" * 80_000 + '"}',
+        '{"wakeAgent": false, "data": ["' + "sk-" * 80_000 + '"]}',
+    ],
+)
+def test_what_is_too_long_is_not_looked_through_for_secrets(line: str) -> None:
+    """That takes a second or two for a megabyte of beginnings of keys, and all other turns of the worker wait."""
+    looked_at = 0
+
+    class Counting(Redactor):
+        def text(self, text: str) -> str:
+            nonlocal looked_at
+            looked_at += len(text)
+            return super().text(text)
+
+    with pytest.raises(FailedScriptError, match="characters; it may have"):
+        read_output(line, Counting())
+    assert looked_at <= MAX_DATA
 
 
 def test_what_no_database_takes_is_made_harmless() -> None:
