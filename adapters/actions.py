@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 MAX_SCRIPT: Final = 20_000
 MAX_JITTER: Final = 86_400
 MAX_PAUSE_AFTER: Final = 1_000
+MIN_USD: Final = 0.01
 MAX_USD: Final = 1_000_000
 
 

@@ -3,6 +3,7 @@ function schemas) and CLI agents (through MCP)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -21,7 +22,8 @@ from adapters.workspace import Workspace
 class ToolContext:
     """Who calls and from where, fixed by the fleet and not by the model; and what the tool may use.
 
-    `call` names the call: the same for every attempt at it. `outbox` is where files to be sent wait for delivery."""
+    `call` names the call: the same for every attempt at it. `outbox` is where files to be sent wait for delivery.
+    `clock` tells the time by which dates come due, which this machine's own may differ from."""
 
     session_id: str
     turn_id: str
@@ -33,6 +35,7 @@ class ToolContext:
     policy: Policy
     web: Web
     sandbox: Sandbox | None = None
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
 class ToolArguments(BaseModel):
@@ -62,8 +65,8 @@ class Tool(Generic[Arguments]):
     risky: bool = False  # a person must approve each call
     admin_only: bool = False  # everybody whose messages the turn answers must be an admin
     needs_sandbox: bool = False  # without one, agents do not have it
-    # Whether such a call leaves a program to be run later: refused where there is no sandbox, and a person must approve
-    # it unless everybody whose messages the turn answers is an admin.
+    # Whether such a call leaves a program to be run later: refused where there is no sandbox or a secret in it, and a
+    # person must approve it unless everybody whose messages the turn answers is an admin, and it is no scheduled run.
     brings_code: Callable[[Arguments], bool] = lambda _: False
     offered: Callable[[Policy], bool] = lambda _: True
     schema: Mapping[str, Any] | None = None  # of a tool that others describe; else it is that of `arguments`

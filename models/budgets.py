@@ -18,8 +18,9 @@ from models.inbox import MessageIn
 from models.upsert import insert_ignoring
 
 EVERYBODY = ""
-# Before the id of a task, whose runs have a budget of their own, where there is else a person's.
-TASK = "task:"
+# Before the id of a task, whose runs have a budget of their own, where there is else a person's. No person's id has a
+# control character in it.
+TASK = "\x1ftask:"
 
 
 class BudgetDay(Base):
@@ -125,13 +126,11 @@ async def day_of(conn: AsyncConnection, agent_group_id: str, user_id: str, day: 
     return found
 
 
-async def awaits_approval(conn: AsyncConnection, agent_group_id: str) -> bool:
-    """Whether somebody is still asked for more money for an agent today. The days' rows are locked until the commit, as
-    by whoever decides: of the two, the second sees what the first did."""
-    date = (await today(conn)).date().isoformat()
-    query = select(_days.c.approval_id).where(BudgetDay.agent_group_id == agent_group_id, BudgetDay.day == date)
-    asked = [row.approval_id for row in (await conn.execute(query.with_for_update())).all() if row.approval_id]
-    pending = select(Approval.id).where(Approval.id.in_(asked), Approval.status == "pending")
+async def awaits_approval(conn: AsyncConnection, agent_group_id: str, user_id: str, day: datetime) -> bool:
+    """Whether somebody is still asked for more money for that day. Its row is locked until the commit, as by whoever
+    decides: of the two, the second sees what the first did."""
+    asked = (await day_of(conn, agent_group_id, user_id, day)).approval_id
+    pending = select(Approval.id).where(Approval.id == asked, Approval.status == "pending")
     return bool((await conn.execute(select(pending.exists()))).scalar_one())
 
 

@@ -18,6 +18,7 @@ from sqlalchemy import (
     UniqueConstraint,
     and_,
     bindparam,
+    case,
     func,
     select,
     text,
@@ -122,6 +123,7 @@ _SHOWN = (
     _table.c.seq,
     _table.c.kind,
     _table.c.status,
+    _table.c.status_changed_at,
     _table.c.wakes,
     _table.c.follow_up,
     _table.c.tries,
@@ -130,6 +132,8 @@ _SHOWN = (
     _table.c.scheduled_for,
     _table.c.timezone,
     _table.c.series_id,
+    _table.c.recurrence,
+    _table.c.recurred,
     _table.c.channel_type,
     _table.c.platform_id,
     _table.c.thread_id,
@@ -137,6 +141,7 @@ _SHOWN = (
     _table.c.content,
     _table.c.created_at,
 )
+_date_of_task = case((MessageIn.series_id.is_not(None), MessageIn.process_after))
 _DUE = (
     select(*_SHOWN)
     .where(
@@ -144,14 +149,16 @@ _DUE = (
         MessageIn.status.in_(["pending", "processing"]),
         MessageIn.process_after <= now(),
     )
-    # Those of an unfinished turn first: they must be seen however many others are due.
-    .order_by(MessageIn.turn_id.is_(None), MessageIn.seq)
+    # Those of an unfinished turn first: they must be seen however many others are due. Then what people say: nobody
+    # waits behind the tasks of a conversation, which come in the order of their dates.
+    .order_by(MessageIn.turn_id.is_(None), MessageIn.series_id.is_not(None), _date_of_task, MessageIn.seq)
     .limit(BATCH_LIMIT + 1)
 )
 
 
 async def due_messages(conn: AsyncConnection, session_id: str) -> list[AnyRow]:
-    """What is due in a session. A message that has a turn belongs to one that was not finished, and comes first."""
+    """What is due in a session. A message that has a turn belongs to one that was not finished, and comes first; runs
+    of tasks come last."""
     return list((await conn.execute(_DUE, values(session=session_id))).all())
 
 

@@ -1,19 +1,19 @@
 """Reminders: rows of messages_out that have a date (`scheduled_for`), said once or again and again, by nobody's turn.
 
-They name no turn and answer no message: a turn that noted something for tomorrow has said nothing yet, and whoever
-waits for its answer is not given the note. A series is a chain of rows, each written when the one before has been said
-or given up. Its live end is the row that waits or is being sent; between two, the one whose next is yet to be
-written."""
+They answer no message, and name no turn unless they were due as they were noted: a turn that noted something for
+tomorrow has said nothing yet, and whoever waits for its answer is not given the note. A series is a chain of rows, each
+written when the one before has been said or given up. Its live end is the row that waits or is being sent; between two,
+the one whose next is yet to be written."""
 
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, cast
 
-from sqlalchemy import Select, Table, and_, func, or_, select, text, update
+from sqlalchemy import ColumnElement, Select, Table, and_, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models.base import AnyRow, new_id
+from models.base import AnyRow, new_id, storable
 from models.groups import AgentGroup
 from models.outbox import REPEATING, MessageOut
 from models.sessions import Session, living_session, take_numbers, take_numbers_of_many
@@ -71,6 +71,9 @@ async def reminders_of(
 
 async def find_reminders(conn: AsyncConnection, session_id: str | None, handle: str) -> list[AnyRow]:
     """Those a handle may mean: the id of a row or of its series, or the end of one. Whole ids win over ends."""
+    handle = storable(handle.strip())
+    if not handle:
+        return []
     whole = or_(MessageOut.id == handle, MessageOut.series_id == handle)
     part = or_(MessageOut.id.endswith(handle, autoescape=True), MessageOut.series_id.endswith(handle, autoescape=True))
     query = _live() if session_id is None else _live().where(MessageOut.session_id == session_id)
@@ -105,15 +108,29 @@ async def reminded_since(conn: AsyncConnection, session_id: str, number: int) ->
 async def cancel_reminder(conn: AsyncConnection, row: AnyRow) -> Literal["cancelled", "sending"]:
     """It is not said again. `sending`: somebody is just saying it, and this is the last time.
 
-    Its session is locked first, as it is by whoever writes the next row: so that one is seen here, or not written."""
-    await conn.execute(select(Session.id).where(Session.id == row.session_id).with_for_update())
+    Its session is locked first, as it is by whoever writes the next row: so that one is seen here, or not written. And
+    then its rows, as they are by whoever sends them: one whose try has just failed is seen to wait again."""
     of_it = MessageOut.id == row.id
     if row.series_id is not None:
         of_it = or_(of_it, MessageOut.series_id == row.series_id)
-    waiting = update(_table).where(of_it, _IS_REMINDER, MessageOut.status == "pending")
-    await conn.execute(waiting.values(status="cancelled", recurred=True))
-    left = update(_table).where(of_it, _LIVE).values(recurred=True).returning(_table.c.status)
-    return "sending" if "sending" in (await conn.execute(left)).scalars().all() else "cancelled"
+    await _lock_sessions(conn, row.session_id, of_it)
+    live = select(_table.c.id, _table.c.status).where(of_it, _LIVE).order_by(MessageOut.id)
+    status = {row.id: row.status for row in (await conn.execute(live.with_for_update())).all()}
+    waiting = [id for id in status if status[id] == "pending"]
+    await conn.execute(update(_table).where(MessageOut.id.in_(status)).values(recurred=True))
+    await conn.execute(update(_table).where(MessageOut.id.in_(waiting)).values(status="cancelled"))
+    return "sending" if "sending" in status.values() else "cancelled"
+
+
+async def _lock_sessions(conn: AsyncConnection, session_id: str, of_it: ColumnElement[bool]) -> None:
+    """The session, and any other that a conversation which began anew has taken the reminder to."""
+    locked: set[str] = set()
+    wanted = {session_id}
+    while wanted:
+        await conn.execute(select(Session.id).where(Session.id.in_(wanted)).order_by(Session.id).with_for_update())
+        locked |= wanted
+        now_in = (await conn.execute(select(_table.c.session_id).where(of_it, _LIVE))).scalars()
+        wanted = set(now_in) - locked
 
 
 async def move_reminders(conn: AsyncConnection, old: str, new: str) -> None:

@@ -94,5 +94,7 @@ async def set_failures(conn: AsyncConnection, counted: Mapping[str, tuple[str, i
     await insert_or_update_many(conn, Series, ["id"], ["failures"], rows)
 
 
-async def terms_of_series(conn: AsyncConnection, series_id: str) -> Terms:
-    return terms_of((await find_series(conn, [series_id])).get(series_id))
+async def terms_of_series(conn: AsyncConnection, series_id: str, agent_group_id: str) -> Terms:
+    """As far as it is that agent's: what one was told to run is never run for another."""
+    series = (await find_series(conn, [series_id])).get(series_id)
+    return terms_of(series if series is not None and series.agent_group_id == agent_group_id else None)

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models.base import AnyRow, new_id, now
 from models.groups import AgentGroup
 from models.inbox import MessageIn
+from models.series import Series
 from models.sessions import Session, take_numbers
 from models.turns import Turn
 from models.upsert import insert_ignoring
@@ -33,6 +34,13 @@ def of_series(series_id: str) -> ColumnElement[bool]:
     return or_(MessageIn.series_id == series_id, and_(MessageIn.id == series_id, MessageIn.series_id.is_(None)))
 
 
+async def is_series(conn: AsyncConnection, row_id: str) -> bool:
+    """Whether the id of a row is that of a task which other rows are of, or which has terms."""
+    runs = select(MessageIn.id).where(MessageIn.series_id == row_id, MessageIn.id != row_id)
+    terms = select(Series.id).where(Series.id == row_id)
+    return bool((await conn.execute(select(or_(runs.exists(), terms.exists())))).scalar_one())
+
+
 async def end_series(conn: AsyncConnection, series_id: str) -> None:
     """What waits is discarded, extra runs too; what runs or has run is not followed."""
     waiting = and_(MessageIn.status.in_(WAITING), MessageIn.turn_id.is_(None))
@@ -54,6 +62,12 @@ async def is_taken(conn: AsyncConnection, series_id: str, date: datetime, except
     query = select(MessageIn.id).where(
         MessageIn.series_id == series_id, MessageIn.process_after == date, MessageIn.id != except_id
     )
+    return bool((await conn.execute(select(query.exists()))).scalar_one())
+
+
+async def goes_on(conn: AsyncConnection, series_id: str) -> bool:
+    """Whether a row of it will be followed."""
+    query = select(MessageIn.id).where(of_series(series_id), MessageIn.recurrence.is_not(None), ~MessageIn.recurred)
     return bool((await conn.execute(select(query.exists()))).scalar_one())
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from models.base import AnyRow
 from models.series import CatchUp, Overlap
 from scheduler.recurrence import first_at_or_after, next_after
 
@@ -29,6 +30,19 @@ class Run:
     ended: datetime
 
 
+def run_of(row: AnyRow, began: datetime, ended: datetime) -> Run:
+    """The run that a row of messages_in is of. A task may be made after its first date: those from then until it was
+    made do not count, since nobody can have missed them. (A later row is written late because the one before it took
+    long; that does count.) Rows of an earlier release have only the date they are due at."""
+    scheduled, is_first = row.scheduled_for or row.process_after, row.id == row.series_id
+    return Run(
+        scheduled=max(scheduled, row.created_at) if is_first else scheduled,
+        could_begin=max(row.process_after, row.created_at),
+        began=began,
+        ended=ended,
+    )
+
+
 def next_date(
     recurrence: str,
     timezone: str,
@@ -42,7 +56,7 @@ def next_date(
 
     A date that has passed is returned only if it is to be made up for: because it came while nobody could run the
     task (`catch_up` is `all`) or while the task was running (`overlap` is `queue`). `not_before` passes over dates to
-    come; it takes no date away from those that are made up for."""
+    come; those that are made up for keep their date, and are due no sooner than that."""
     date = next_after(recurrence, run.scheduled, timezone)
     # A row that was written late was behind an earlier run. What came until then waits as well, whether it came while
     # that one was on or while the fleet was down: nobody can tell any more. Unless the run came too late itself.
@@ -62,9 +76,10 @@ def next_date(
     return date
 
 
-def is_missed(process_after: datetime, created_at: datetime, at: datetime) -> bool:
-    """Whether a run that has not begun is so late that a task with `catch_up` `skip` does without it."""
-    return is_late(max(process_after, created_at), at)
+def is_missed(process_after: datetime, created_at: datetime, status_changed_at: datetime, at: datetime) -> bool:
+    """Whether a run that has not begun is so late that a task with `catch_up` `skip` does without it. One that
+    somebody has resumed or given another try could begin only then."""
+    return is_late(max(process_after, created_at, status_changed_at), at)
 
 
 def is_late(could_begin: datetime, at: datetime) -> bool:

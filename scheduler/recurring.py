@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 import structlog
-from sqlalchemy import select, text, update
+from sqlalchemy import ColumnElement, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, now
@@ -33,7 +33,7 @@ from models.tasks import (
     with_live_end,
 )
 from models.upsert import insert_many_ignoring
-from scheduler.following import LATE_SECONDS, Run, backoff_seconds, next_date
+from scheduler.following import LATE_SECONDS, backoff_seconds, next_date, run_of
 from scheduler.recurrence import RecurrenceError, jittered, next_after
 
 log = structlog.get_logger()
@@ -59,7 +59,7 @@ class Followed:
 @dataclass(frozen=True)
 class Next:
     """What comes after a run. `failures`: in a row, with this run. `paused`: why the task goes on only when somebody
-    resumes it; `detail` is for the owners."""
+    resumes it; `detail` is for the owners. `not_before`: after a failure, also for a date that is made up for."""
 
     row: AnyRow
     terms: Terms
@@ -67,6 +67,7 @@ class Next:
     failures: int
     paused: str | None = None
     detail: str = ""
+    not_before: datetime | None = None
 
     @property
     def series_id(self) -> str:
@@ -82,6 +83,7 @@ class Next:
 
     def values(self, session_id: str) -> dict[str, Any]:
         due = jittered(self.date, self.series_id, self.terms.jitter_seconds)
+        due = max(due, self.not_before or due)
         changes = {"status": "paused", "error": f"paused: {self.paused} ({self.detail})"} if self.paused else {}
         return next_of(self.row, session_id, self.date, process_after=due, **changes)
 
@@ -131,12 +133,8 @@ def _plan(row: AnyRow, series: AnyRow | None, at: datetime) -> Next:
         failures += 1
     elif row.status == "completed":
         failures = 0
-    run = Run(
-        scheduled=row.scheduled_for or row.process_after,
-        could_begin=max(row.process_after, row.created_at),
-        began=row.began or ended,
-        ended=ended,
-    )
+    run = run_of(row, row.began or ended, ended)
+    not_before = ended + timedelta(seconds=backoff_seconds(failures)) if failed else None
     try:
         date = next_date(
             row.recurrence,
@@ -144,7 +142,7 @@ def _plan(row: AnyRow, series: AnyRow | None, at: datetime) -> Next:
             run,
             catch_up=terms.catch_up,
             overlap=terms.overlap,
-            not_before=ended + timedelta(seconds=backoff_seconds(failures)) if failed else None,
+            not_before=not_before,
         )
     except RecurrenceError as error:
         log.warning("task.dateless", task=series_of(row), error=str(error))
@@ -152,7 +150,7 @@ def _plan(row: AnyRow, series: AnyRow | None, at: datetime) -> Next:
     if failed and 0 < terms.pause_after <= failures:
         why = "it failed" if failures == 1 else f"it failed {failures} times in a row"
         return Next(row, terms, date, failures, why, f"the last time: {row.error_class}: {row.error}")
-    return Next(row, terms, date, failures)
+    return Next(row, terms, date, failures, not_before=not_before)
 
 
 def _notices(one: Next, session_id: str, first: int, owners: list[tuple[str, str]]) -> list[dict[str, Any]]:
@@ -214,8 +212,7 @@ async def discard_missed(conn: AsyncConnection, batch: int) -> int:
     some = select(Series.id).where(_SKIPS).exists()
     late = (
         select(MessageIn.id, MessageIn.session_id, MessageIn.series_id, MessageIn.turn_id, MessageIn.process_after)
-        .where(some, _DUE_TASK, MessageIn.process_after < now(-LATE_SECONDS))
-        .where(MessageIn.created_at < now(-LATE_SECONDS), MessageIn.tries == 0)
+        .where(some, _DUE_TASK, *_late())
         .order_by(MessageIn.process_after)
         # With a limit it is asked first, over the index of due tasks. Else a database may begin at the other end, with
         # all that never had a turn or all runs there ever were of a series.
@@ -234,7 +231,15 @@ async def discard_missed(conn: AsyncConnection, batch: int) -> int:
     ids = list((await conn.execute(chosen)).scalars())
     if not ids:
         return 0
-    not_begun = (MessageIn.status == "pending", MessageIn.turn_id.is_(None), MessageIn.tries == 0)
-    missed = update(MessageIn).where(MessageIn.id.in_(ids), *not_begun)
+    # All of it again: whoever changed the task, or began it, before its session was locked has done so since the look.
+    skips = select(Series.id).where(Series.id == MessageIn.series_id, _SKIPS).exists()
+    missed = update(MessageIn).where(MessageIn.id.in_(ids), _DUE_TASK, *_late(), MessageIn.turn_id.is_(None), skips)
     await conn.execute(missed.values(status="discarded", status_changed_at=now(), error=_MISSED))
     return len(ids)
+
+
+def _late() -> tuple[ColumnElement[bool], ...]:
+    """As `is_missed`. An extra run, that somebody asked for besides the dates, is never too late."""
+    dates = (MessageIn.process_after, MessageIn.created_at, MessageIn.status_changed_at)
+    has_date = or_(MessageIn.recurrence.is_not(None), ~MessageIn.recurred)
+    return *(date < now(-LATE_SECONDS) for date in dates), MessageIn.tries == 0, has_date

@@ -5,11 +5,11 @@ hundred thousand of them, in a queue that nobody can reorder. So tasks wait in t
 only so many are rung for that those and whatever runs fit into a share of the workers' slots."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass
 from typing import Final
 
-from sqlalchemy import ColumnElement, and_, func, select, text, update
+from sqlalchemy import ColumnElement, ColumnExpressionArgument, and_, func, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, now
@@ -18,7 +18,9 @@ from models.fleet import living_processes
 from models.groups import AgentGroup
 from models.inbox import MessageIn
 from models.rounds import begin_round
+from models.series import Series
 from models.sessions import Session, not_leased, not_resting, not_rung
+from models.turns import Turn
 
 # Of the slots of the workers that listen to a provider's queue: so many may be rung for or run before a task waits.
 SHARE: Final = 0.75
@@ -40,6 +42,7 @@ AGENT_QUEUE: Final = "agent."
 # Written out, as in the indexes that hold only these.
 _TASK: Final = text("messages_in.status = 'pending' AND messages_in.kind = 'task'")
 _OPEN_TASK: Final = text("messages_in.status IN ('pending', 'processing') AND messages_in.kind = 'task'")
+_OPEN_TURN: Final = text("turns.status IN ('running', 'waiting', 'parked')")
 
 
 @dataclass(frozen=True)
@@ -57,10 +60,9 @@ class Pace:
     default_provider: str
     alive_seconds: float = 30.0
 
-    @property
-    def provider(self) -> ColumnElement[str]:
-        """On whose queue a session is rung for."""
-        return func.coalesce(Session.provider, AgentGroup.provider, self.default_provider)
+    def provider(self, *first: ColumnExpressionArgument[str | None]) -> ColumnElement[str]:
+        """On whose queue a session is rung for: that of its task, if that names one, else of its agent."""
+        return func.coalesce(*first, Session.provider, AgentGroup.provider, self.default_provider)
 
     @property
     def ringable(self) -> ColumnElement[bool]:
@@ -142,6 +144,11 @@ class Rooms:
         return {name for name, rooms in self._rooms.items() if any(room.left < 1 for room in rooms)}
 
     @property
+    def full(self) -> set[str]:
+        """Providers that have no free slot."""
+        return {name for name, rooms in self._rooms.items() if any(room.full for room in rooms)}
+
+    @property
     def left(self) -> int:
         return sum(max(0, min(room.left for room in rooms)) for rooms in self._rooms.values())
 
@@ -173,10 +180,10 @@ async def ring_tasks(db: Database, pace: Pace) -> Rung:
     # After the look: what another sweep rang for before this is counted, and what it rings for later is found marked.
     loads = await db.read(lambda conn: _loads(conn, pace))
     rooms = Rooms(workers, loads)
-    ringable = {row.session_id: row for row in near if row.ringable}
-    chosen = _choose(ringable.values(), rooms)
+    ringable = {row.session_id: row for row in reversed(near) if row.ringable}  # the oldest of each session
+    chosen = _choose(reversed(ringable.values()), rooms)
     if cut and await db.transact(lambda conn: begin_round(conn, "far_tasks", FAR_SECONDS)):
-        far = await db.read(lambda conn: _look_far(conn, pace, rooms.without, rooms.left + UNATTENDED))
+        far = await db.read(lambda conn: _look_far(conn, pace, rooms))
         chosen |= _choose((row for row in far if row.session_id not in chosen), rooms)
     marked = await db.transact(lambda conn: _mark(conn, pace, list(chosen))) if chosen else set()
     wakes = [Wake(session_id, provider) for session_id, provider in chosen.items() if session_id in marked]
@@ -184,11 +191,7 @@ async def ring_tasks(db: Database, pace: Pace) -> Rung:
 
 
 def _choose(rows: Iterable[AnyRow], rooms: Rooms) -> dict[str, str]:
-    chosen: dict[str, str] = {}
-    for row in rows:
-        if row.session_id not in chosen and rooms.admit(row.provider, was_rung=row.was_rung):
-            chosen[row.session_id] = row.provider
-    return chosen
+    return {row.session_id: row.provider for row in rows if rooms.admit(row.provider, was_rung=row.was_rung)}
 
 
 async def _look_near(conn: AsyncConnection, pace: Pace) -> tuple[list[AnyRow], bool, list[AnyRow]]:
@@ -197,7 +200,7 @@ async def _look_near(conn: AsyncConnection, pace: Pace) -> tuple[list[AnyRow], b
     # What is rung for stays among the oldest until somebody takes it: those behind must be seen as well.
     limit = NEAR + sum(map(slots_of, workers))
     due = (
-        select(MessageIn.session_id, MessageIn.process_after)
+        select(MessageIn.session_id, MessageIn.series_id, MessageIn.process_after, MessageIn.seq)
         .where(_TASK, MessageIn.wakes, MessageIn.process_after <= now())
         .order_by(MessageIn.process_after)
         .limit(limit)
@@ -206,60 +209,77 @@ async def _look_near(conn: AsyncConnection, pace: Pace) -> tuple[list[AnyRow], b
     query = (
         select(
             due.c.session_id,
-            pace.provider.label("provider"),
+            pace.provider(Series.provider).label("provider"),
             pace.ringable.label("ringable"),
             pace.was_rung.label("was_rung"),
         )
         .join(Session, Session.id == due.c.session_id)
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
-        .order_by(due.c.process_after, due.c.session_id)
+        .outerjoin(Series, Series.id == due.c.series_id)
+        .order_by(due.c.process_after, due.c.session_id, due.c.seq)
     )
     rows = list((await conn.execute(query)).all())
     return rows, len(rows) >= limit, workers
 
 
-async def _look_far(conn: AsyncConnection, pace: Pace, without: Collection[str], limit: int) -> list[AnyRow]:
-    """The oldest that may be rung for, among all that is due, but for those of some providers."""
-    query = (
-        select(MessageIn.session_id, pace.provider.label("provider"), pace.was_rung.label("was_rung"))
-        .join(Session, Session.id == MessageIn.session_id)
-        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+async def _look_far(conn: AsyncConnection, pace: Pace, rooms: Rooms) -> list[AnyRow]:
+    """The oldest that may be rung for, one of each session, among all that is due and that there is room for."""
+    place = func.row_number().over(partition_by=MessageIn.session_id, order_by=(MessageIn.process_after, MessageIn.seq))
+    due = (
+        select(MessageIn.session_id, MessageIn.series_id, MessageIn.process_after, place.label("place"))
         .where(_TASK, MessageIn.wakes, MessageIn.process_after <= now())
-        .where(pace.ringable, pace.provider.not_in(without))
-        .order_by(MessageIn.process_after)
-        .limit(limit)
+        .subquery()
+    )
+    provider = pace.provider(Series.provider)
+    query = (
+        select(due.c.session_id, provider.label("provider"), pace.was_rung.label("was_rung"))
+        .join(Session, Session.id == due.c.session_id)
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+        .outerjoin(Series, Series.id == due.c.series_id)
+        .where(due.c.place == 1, pace.ringable)
+        .where(provider.not_in(rooms.without), or_(~pace.was_rung, provider.not_in(rooms.full)))
+        .order_by(due.c.process_after)
+        .limit(rooms.left + UNATTENDED)
     )
     return list((await conn.execute(query)).all())
 
 
 async def _loads(conn: AsyncConnection, pace: Pace) -> dict[str, Load]:
     """By provider. Rung ones first: one that is just being taken is rather counted twice than not at all."""
-    has_task = (
-        select(MessageIn.id)
+    task = (
+        select(func.coalesce(Series.provider, ""))
+        .select_from(MessageIn)
+        .outerjoin(Series, Series.id == MessageIn.series_id)
         .where(MessageIn.session_id == Session.id, _OPEN_TASK, MessageIn.process_after <= now())
-        .exists()
+        .order_by(MessageIn.seq)  # as in the index: a session may have very many
+        .limit(1)
+        .scalar_subquery()
     )
     lately = Session.woken_at > now(-pace.repeat_seconds)
+    own = pace.provider().label("own")
     rung = (
-        select(pace.provider.label("provider"), lately.label("lately"), has_task.label("task"))
+        select(own, task.label("task"), lately.label("lately"))
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
         .where(Session.woken_at > now(-PATIENCE * pace.repeat_seconds), not_leased())
         .subquery()
     )
     running = (
-        select(pace.provider.label("provider"))
+        select(pace.provider(Turn.provider).label("provider"))
+        .select_from(Session)
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+        .outerjoin(Turn, and_(Turn.session_id == Session.id, _OPEN_TURN))
         .where(Session.lease_expires_at >= now())
         .subquery()
     )
-    grouped = select(rung, func.count().label("number")).group_by(*rung.c)
     loads: dict[str, Load] = {}
+    grouped = select(rung, func.count().label("number")).group_by(*rung.c)
     for row in (await conn.execute(grouped)).all():
-        tasks = row.number if row.task else 0
+        tasks = row.number if row.task is not None else 0
         one = (
             Load(lately=row.number, tasks_lately=tasks) if row.lately else Load(earlier=row.number, tasks_earlier=tasks)
         )
-        loads[row.provider] = loads.get(row.provider, Load()) + one
+        provider = row.task or row.own
+        loads[provider] = loads.get(provider, Load()) + one
     grouped = select(running, func.count().label("number")).group_by(*running.c)
     for row in (await conn.execute(grouped)).all():
         loads[row.provider] = loads.get(row.provider, Load()) + Load(running=row.number)

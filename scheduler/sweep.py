@@ -5,29 +5,37 @@ Every query runs over a partial index that holds only unfinished rows, so its co
 what exists. Several sweeps at once share the work: PostgreSQL skips rows another one has locked, SQLite has one
 writer, and each row that is rung for is marked, so that the next sweep leaves it alone for a while."""
 
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeVar
 
+import structlog
 from sqlalchemy import Select, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import now
 from models.database import Database
+from models.errors import StoreError
 from models.expiry import expire_waits
 from models.fleet import forget_dead_processes
 from models.groups import AgentGroup
 from models.inbox import MessageIn
 from models.outbox import HELD_UP, MessageOut
+from models.series import Series
 from models.sessions import Session, not_rung
-from scheduler.recurring import discard_missed, follow_finished
+from scheduler.recurring import Followed, discard_missed, follow_finished
 from scheduler.reminders import repeat_reminders
 from scheduler.ringing import Pace, Rung, Wake, ring_tasks
+
+log = structlog.get_logger()
+T = TypeVar("T")
 
 BATCH: Final = 500
 EXPIRIES: Final = 100  # each closes its cards one by one
 
-# Written out, as in the index that holds only these.
+# Written out, as in the indexes that hold only these.
 _CHAT: Final = text("messages_in.status = 'pending' AND messages_in.kind <> 'task'")
+_OPEN: Final = text("messages_in.status IN ('pending', 'processing')")
 
 
 @dataclass
@@ -41,24 +49,37 @@ class Found:
 
 
 async def sweep(db: Database, pace: Pace) -> Found:
-    """One look at everything."""
-    missed = await db.transact(lambda conn: discard_missed(conn, BATCH))
-    followed = await db.transact(lambda conn: follow_finished(conn, BATCH))
-    repeated = await db.transact(lambda conn: repeat_reminders(conn, BATCH))
-    expired, closed = await db.transact(lambda conn: _expire(conn, pace))
-    chats = await db.transact(lambda conn: _due_chats(conn, pace))
+    """One look at everything, in parts that do not depend on each other."""
+    repeat = pace.repeat_seconds
+    missed = await _part("missed", db.transact(lambda conn: discard_missed(conn, BATCH)), 0)
+    followed = await _part("followed", db.transact(lambda conn: follow_finished(conn, BATCH)), Followed())
+    repeated = await _part("reminders", db.transact(lambda conn: repeat_reminders(conn, BATCH)), 0)
+    expired, closed = await _part("expired", db.transact(lambda conn: _expire(conn, pace)), ([], []))
+    chats = await _part("chats", db.transact(lambda conn: _due_chats(conn, pace)), [])
     # While some that nobody is to run are yet to be put away, their sessions would be rung for in vain.
-    tasks = await ring_tasks(db, pace) if missed < BATCH else Rung([])
-    stale = await db.transact(lambda conn: _stale_leases(conn, pace))
-    unsent = await db.transact(lambda conn: _due_deliveries(conn, pace.repeat_seconds))
-    doubtful = await db.transact(lambda conn: _doubtful_deliveries(conn, pace.repeat_seconds))
-    await db.transact(forget_dead_processes)
+    tasks = await _part("tasks", ring_tasks(db, pace), Rung([])) if missed < BATCH else Rung([])
+    stale = await _part("stale", db.transact(lambda conn: _stale_leases(conn, pace)), [])
+    unsent = await _part("unsent", db.transact(lambda conn: _due_deliveries(conn, repeat)), [])
+    doubtful = await _part("doubtful", db.transact(lambda conn: _doubtful_deliveries(conn, repeat)), [])
+    await _part("processes", db.transact(forget_dead_processes), None)
     wakes = {wake.session_id: wake for wake in [*expired, *chats, *tasks.wakes, *stale]}
     deliveries = [*followed.deliveries, *closed, *unsent]
     most = max(missed, followed.rows, repeated, len(chats), len(stale), len(unsent), len(doubtful))
     # Where tasks were taken as soon as they were rung for, there is room for more.
     full = most >= BATCH or len(expired) >= EXPIRIES or (tasks.more and bool(tasks.wakes))
     return Found(list(wakes.values()), deliveries, doubtful, full)
+
+
+async def _part(name: str, work: Awaitable[T], nothing: T) -> T:
+    """What one part fails over, a row that cannot be read say, must not keep all others from being rung for, sweep
+    after sweep. When the database is down there is no use in going on."""
+    try:
+        return await work
+    except StoreError:
+        raise
+    except Exception:
+        log.exception("sweep.part_failed", part=name)
+        return nothing
 
 
 async def _expire(conn: AsyncConnection, pace: Pace) -> tuple[list[Wake], list[str]]:
@@ -89,8 +110,16 @@ async def _ring(conn: AsyncConnection, pace: Pace, sessions: Select[str]) -> lis
 async def _wakes(conn: AsyncConnection, pace: Pace, ids: list[str]) -> list[Wake]:
     if not ids:
         return []
+    # Who is rung for here goes on with the turn it is in, which may be a task's, or begins with what people say.
+    of_turn = (
+        select(Series.provider)
+        .join(MessageIn, MessageIn.series_id == Series.id)
+        .where(MessageIn.session_id == Session.id, _OPEN, MessageIn.turn_id.is_not(None))
+        .limit(1)
+        .scalar_subquery()
+    )
     query = (
-        select(Session.id, pace.provider.label("provider"))
+        select(Session.id, pace.provider(of_turn).label("provider"))
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
         .where(Session.id.in_(ids))
     )

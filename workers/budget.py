@@ -10,10 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.errors import ErrorClass, ProviderError
 from adapters.registry import Registry
 from models.base import AnyRow, new_id
-from models.budgets import EVERYBODY, TASK, add_extra, ask_for_more, day_of, reserve, today
+from models.budgets import EVERYBODY, TASK, add_extra, ask_for_more, awaits_approval, day_of, reserve, today
 from models.consent import BUDGET, find_approval
 from models.database import Database
 from models.lookup import short
+from models.quoting import named
 from models.sessions import Session, end_rest
 from models.turns import Turn
 from workers.consent.approvers import is_public, resolve_approvers
@@ -28,7 +29,7 @@ HELD_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class Limit:
-    """So many dollars a day, for everybody (an empty user), for one person, or for one task (`task:` and its id)."""
+    """So many dollars a day, for everybody (an empty user), for one person, or for one task (`TASK` and its id)."""
 
     user_id: str
     usd: float
@@ -67,6 +68,7 @@ class Purse:
         self._journal = journal
         self._turn = turn
         self._limits = limits_of(turn, user_id)
+        self._reached: tuple[Limit, datetime] | None = None
         # Notices to deliver once they are written.
         self.deliveries: list[str] = []
 
@@ -86,7 +88,16 @@ class Purse:
         try:
             await self._journal.write(work)
         except _OverBudget as over:
+            self._reached = over.limit, over.day
             await self._refuse(over.limit, over.day)
+
+    async def is_decided(self, conn: AsyncConnection) -> bool:
+        """Whether nobody is asked any more about the limit that was reached: whoever decided while the turn was not
+        parked yet had nothing to ring for. Other limits' questions are other turns' concern."""
+        if self._reached is None:
+            return False
+        limit, day = self._reached
+        return not await awaits_approval(conn, self._turn.agent_group_id, limit.user_id, day)
 
     async def _refuse(self, limit: Limit, day: datetime) -> None:
         turn = self._turn
@@ -144,7 +155,7 @@ class Purse:
 def _whose(folder: str, user_id: str) -> str:
     if user_id.startswith(TASK):
         return f"task {short(user_id)} of {folder}"
-    return folder if user_id == EVERYBODY else f"{folder} for {user_id}"
+    return folder if user_id == EVERYBODY else f"{folder} for {named(user_id)}"
 
 
 def dollars(usd: float) -> str:

@@ -14,7 +14,7 @@ from adapters.errors import ErrorClass
 from adapters.events import AnyEvent, Envelope, Result, TurnEnded, UsageReport
 from adapters.transcript import Item
 from models.base import new_id, now, rows
-from models.budgets import awaits_approval, release_reservations
+from models.budgets import release_reservations
 from models.budgets import settle as settle_money
 from models.consent import close_questions
 from models.conversation import TranscriptItem, Usage
@@ -156,8 +156,15 @@ class Ending:
             for number, text in enumerate(texts, 1)
         ]
 
-    async def fail(self, failure: Failure, other: Choice | None = None, memory: Memory = NOTHING_NEW) -> Ended:
-        """Go on with another provider, try again later, or give up: dead-letter, and tell the people concerned."""
+    async def fail(
+        self,
+        failure: Failure,
+        other: Choice | None = None,
+        memory: Memory = NOTHING_NEW,
+        is_decided: Look | None = None,
+    ) -> Ended:
+        """Go on with another provider, try again later, or give up: dead-letter, and tell the people concerned.
+        `is_decided`: as for `park`, if it is a person it waits for."""
         turn = self._turn
         failure = replace(failure, message=self._redactor.text(failure.message))
         verdict = self._patience.judge(failure, tries=turn.tries, waited=turn.waited_seconds, other=other)
@@ -165,13 +172,13 @@ class Ending:
         log.warning("turn.failed", **facts, then=type(verdict).__name__)
         match verdict:
             case Rest():
-                return await self._rest(failure, verdict, memory)
+                return await self._rest(failure, verdict, memory, is_decided)
             case Move(choice=choice):
                 return await self._move(failure, choice)
             case GiveUp():
                 return await self._bury(failure, memory)
 
-    async def _rest(self, failure: Failure, rest: Rest, memory: Memory) -> Ended:
+    async def _rest(self, failure: Failure, rest: Rest, memory: Memory, is_decided: Look | None) -> Ended:
         turn = self._turn
         status: Literal["parked", "waiting"] = "parked" if rest.parked else "waiting"
         why = {"error": failure.message, "error_class": failure.error_class}
@@ -187,7 +194,7 @@ class Ending:
             await settle(conn, turn.id, "pending", **why, **uncounted)
             waits: Any = Turn.waiting_since if rest.counted else func.coalesce(Turn.waiting_since, now())
             await set_turn(conn, turn.id, status=status, waiting_since=None if rest.parked else waits, **why)
-            decided = rest.parked and not await awaits_approval(conn, turn.agent_group_id)
+            decided = rest.parked and is_decided is not None and await is_decided(conn)
             if decided:
                 await end_rest(conn, turn.lease.session_id)
             stored = await self._journal.store(conn, events, released.event_seq)

@@ -2,9 +2,10 @@
 
 One transaction. If there is nothing to do it is rolled back, and the session was never taken."""
 
+import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import insert
@@ -55,6 +56,7 @@ class OpenedTurn:
     # Who could run it, in order, and who was given up on.
     offered: tuple[Choice, ...]
     tried: tuple[str, ...]
+    at: datetime  # when this attempt began, by the database's clock
     waited_seconds: float  # for limits and outages, so far
     messages: list[AnyRow]
     facts: TaskFacts
@@ -70,6 +72,11 @@ class OpenedTurn:
     verdict: tuple[ErrorClass, str] | None = None
     # Other messages are due that this turn does not take.
     leftover: bool = False
+    opened: float = field(default_factory=time.monotonic)
+
+    def clock(self) -> datetime:
+        """What time it is now for the fleet: this machine's own clock may be wrong."""
+        return self.at + timedelta(seconds=time.monotonic() - self.opened)
 
     @property
     def continuation(self) -> str | None:
@@ -165,6 +172,7 @@ async def open_next(
         options=choice.options,
         offered=offered,
         tried=tried,
+        at=session.activity_since,
         waited_seconds=_waited(unfinished, session.activity_since),
         messages=messages,
         facts=TaskFacts(unfinished.started_at if unfinished is not None else session.activity_since),

@@ -47,7 +47,9 @@ async def take(conn: AsyncConnection, session: AnyRow, settings: Settings) -> Ta
     ids = {message.id for message in messages}
     leftover = any(message.wakes for message in due if message.id not in ids)
     series_id = next((message.series_id for message in messages if message.series_id is not None), None)
-    terms = await terms_of_series(conn, series_id) if series_id is not None else DEFAULT_TERMS
+    terms = DEFAULT_TERMS
+    if series_id is not None:
+        terms = await terms_of_series(conn, series_id, session.agent_group_id)
     return Taken(messages, unfinished, leftover, series_id, terms)
 
 
@@ -60,7 +62,8 @@ async def _due(conn: AsyncConnection, session: AnyRow) -> list[AnyRow]:
         if message.series_id is not None
         and message.turn_id is None
         and not message.tries
-        and is_missed(message.process_after, message.created_at, session.activity_since)
+        and not (message.recurred and message.recurrence is None)  # somebody asked for it besides the dates
+        and is_missed(message.process_after, message.created_at, message.status_changed_at, session.activity_since)
     }
     if not late:
         return due

@@ -52,9 +52,9 @@ NO_SANDBOX = (
     "there is no sandbox here, so a script could not be run (longshore doctor says why); leave it out, and ask "
     "yourself in the prompt to do what it would have done"
 )
-HOLDS_SECRET = (
-    "this brings a script, and holds something that looks like a secret (a key, a password), which is not kept: without "
-    "it, another script would be run. Have it put into a file of the workspace, and read it there"
+REDACTED = (
+    "this brings a script, and holds something that looks like a secret (a key, a password). That is not kept, and "
+    "without it another script would be run: have it put into a file of the workspace, and read it there"
 )
 TOO_LONG = "this is too long to be shown to anybody who must approve it; do it in smaller parts"
 
@@ -135,7 +135,7 @@ class JournaledToolBox:
         try:
             tool, checked = self._checked(name, arguments)
             if redacted and tool.brings_code(checked):
-                raise ToolError(HOLDS_SECRET)
+                raise ToolError(REDACTED)
             if tool.admin_only:
                 await self._check_admin(tool)
             risky = await self._is_risky(tool, checked, earlier)
@@ -162,7 +162,7 @@ class JournaledToolBox:
         if tool is None:
             raise ToolError(f"there is no tool {name!r} here; there are: {', '.join(sorted(self._tools)) or 'none'}")
         try:
-            return tool, tool.arguments.model_validate(dict(arguments))
+            checked = tool.arguments.model_validate(dict(arguments))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "arguments"
@@ -170,6 +170,10 @@ class JournaledToolBox:
                 known = ", ".join(tool.spec.schema.get("properties", {})) or "no parameters"
                 raise ToolError(f"{name}: there is no parameter {where}; it takes {known}") from None
             raise ToolError(f"{name}: {where}: {first['msg'].removeprefix('Value error, ')}") from None
+        if (no_text := _no_text(arguments)) is not None:
+            # Rows cannot hold it, and what is run must be what is kept.
+            raise ToolError(f"{name}: {'.'.join(no_text)}: it holds a NUL or half a character; leave it out")
+        return tool, checked
 
     async def _check_admin(self, tool: Tool[Any]) -> None:
         if not await self._db.read(self._caller.is_admin):
@@ -264,6 +268,7 @@ class JournaledToolBox:
             policy=self._caller.policy,
             web=equipment.web,
             sandbox=equipment.sandbox,
+            clock=self._caller.turn.clock,
         )
 
     async def _show_progress(self, call_id: str, name: str) -> None:
@@ -350,6 +355,25 @@ class JournaledToolBox:
         if len(text) <= MAX_RESULT:
             return text
         return f"{text[:MAX_RESULT]}\n[cut: {len(text) - MAX_RESULT} of {len(text)} characters]"
+
+
+def _no_text(value: Any) -> list[str] | None:
+    """Where in it there is a string that no database takes."""
+    match value:
+        case str():
+            return [] if storable(value) != value else None
+        case Mapping():
+            inside = (([] if _no_text(key) is not None else _within(key, item)) for key, item in value.items())
+        case list() | tuple():
+            inside = (_within(number, item) for number, item in enumerate(value))
+        case _:
+            return None
+    return next((where for where in inside if where is not None), None)
+
+
+def _within(name: object, value: Any) -> list[str] | None:
+    where = _no_text(value)
+    return None if where is None else [str(name), *where]
 
 
 def _step_key(key: str) -> str:

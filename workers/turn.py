@@ -162,7 +162,8 @@ class _Attempt:
         if parked is not None:
             return await self._put_away(parked)
         if failure is not None:
-            return await self._ending.fail(failure, other, self._interrupted(failure.message))
+            is_decided = self._purse.is_decided if self._purse is not None else None
+            return await self._ending.fail(failure, other, self._interrupted(failure.message), is_decided)
         if self._mail.cut_short:
             return await self._ending.hand_over(self._interrupted(CUT_SHORT))
         if self._spared is not None:

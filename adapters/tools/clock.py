@@ -1,6 +1,5 @@
 """`clock`: what time it is, in any time zone."""
 
-from datetime import datetime
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import Field
@@ -18,7 +17,7 @@ async def _clock(arguments: ClockArguments, context: ToolContext) -> str:
         zone = ZoneInfo(arguments.timezone)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise ToolError(f"{arguments.timezone!r} is not a time zone; give an IANA name like Europe/Vienna") from None
-    return datetime.now(zone).strftime("%A %Y-%m-%d %H:%M:%S %Z")
+    return context.clock().astimezone(zone).strftime("%A %Y-%m-%d %H:%M:%S %Z")
 
 
 CLOCK = Tool("clock", "Tells the current date and time.", ClockArguments, _clock, idempotent=True)

@@ -12,6 +12,7 @@ from adapters.actions import (
     MAX_PAUSE_AFTER,
     MAX_SCRIPT,
     MAX_USD,
+    MIN_USD,
     ChangeTask,
     ListTasks,
     ScheduleTask,
@@ -74,7 +75,7 @@ class _NewTask(ToolArguments):
     )
     timezone: str = Field("UTC", max_length=MAX_TIMEZONE, description="IANA name; cron is read in it")
     daily_usd: float | None = Field(
-        None, alias="dailyUsd", gt=0, le=MAX_USD, description="what its runs may cost in a day, in US dollars"
+        None, alias="dailyUsd", ge=MIN_USD, le=MAX_USD, description="what its runs may cost in a day, in US dollars"
     )
 
 
@@ -198,7 +199,8 @@ async def _update_task(arguments: UpdateTaskArguments, context: ToolContext) -> 
 UPDATE_TASK = Tool(
     "update_task",
     "Changes a scheduled task of this conversation: only what you name; an empty script takes it away. From within its "
-    "own run, it changes the next.",
+    "own run, it changes the next. To loosen its limits (dailyUsd, pauseAfter) needs an admin, as does another prompt, "
+    "rhythm or script where it has a script, a provider or a model of its own.",
     UpdateTaskArguments,
     _update_task,
     idempotent=True,

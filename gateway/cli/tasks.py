@@ -146,7 +146,7 @@ def run_now(task: Handle) -> None:
 
         found, session_id, provider = await desk.db.transact(work)
         ring_for(desk, [(session_id, provider)])
-        out.print(f"task [bold]{found.handle}[/bold] of {shown(found.agent)} runs now")
+        out.print(f"task [bold]{shown(found.handle)}[/bold] of {shown(found.agent)} runs now")
         out.print(f"watch it: [bold]longshore tail {short(session_id)}[/bold]")
         queue = agent_queue(provider or desk.settings.default_provider)
         if not await listeners(desk, provider or desk.settings.default_provider):
@@ -210,9 +210,9 @@ def _change(handle: str, change: Callable[[AsyncConnection, Task], Awaitable[str
             return found, await change(conn, found)
 
         found, said = await desk.db.transact(work)
-        out.print(f"task [bold]{found.handle}[/bold] of {shown(found.agent)} {shown(said)}")
+        out.print(f"task [bold]{shown(found.handle)}[/bold] of {shown(found.agent)} {shown(said)}")
         if hint:
-            out.print(hint.format(found.handle))
+            out.print(hint.format(shown(found.handle)))
 
     run(command)
 

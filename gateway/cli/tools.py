@@ -107,7 +107,8 @@ What agents can do. This page is made from the tools themselves: `longshore tool
 The same tools serve API providers as functions and CLI agents through MCP. Who calls, from which session and for whom
 is what the fleet knows; nothing an agent writes into a call changes it. Results are cut at 50,000 characters, with a
 note. A call that waits for a person (a question, an approval) parks the turn: no worker slot is held. Secrets in a
-call or in its result are replaced by `[redacted]` before it is made or told.
+call or in its result are replaced by `[redacted]` before it is made or told; a call that brings a script is refused
+instead. So is one with a NUL in it.
 
 ## The tools
 """

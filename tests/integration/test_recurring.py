@@ -2,15 +2,17 @@
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import delete, event, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models import MessageIn, MessagingGroup, Series, Session, User, UserDm, UserRole
 from models.base import now
-from models.lookup import short
+from models.lookup import revive, short
 from scheduler.recurrence import first_at_or_after, jittered, next_after
+from scheduler.recurring import discard_missed
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.runs import add_run, add_session, clock, runs_of
@@ -203,17 +205,68 @@ async def test_a_run_that_is_too_late_is_passed_over_if_its_task_asks_for_that(f
         {"late": 600},
         {"late": 3600, "tries": 1},
         {"late": 3600, "created_at": now(-600)},
+        {"late": 3600, "status_changed_at": now(-600)},
+        {"late": 3600, "recurrence": None, "recurred": True},
         {"late": 3600, "terms": {"catch_up": "one"}},
         {"late": 3600, "terms": {"catch_up": "all"}},
         {"late": 3600, "terms": None},
     ],
-    ids=["not so late", "begun", "written late", "one", "all", "no terms"],
+    ids=["not so late", "begun", "written late", "resumed late", "run now", "one", "all", "no terms"],
 )
 async def test_a_run_that_is_not_to_be_passed_over_is_made(fleet: Fleet, row: dict[str, Any]) -> None:
     await fleet.add_group()
     row = {"terms": {"catch_up": "skip"}} | row
     date = await clock(fleet) - timedelta(seconds=row.pop("late"))
     await add_run(fleet, date, **row)
+    await fleet.sweep()
+    assert await fleet.answer_wakes() == ["completed"]
+
+
+class Interrupted:
+    """A connection on which something happens after its first statement, as if somebody else had been quicker."""
+
+    def __init__(self, conn: AsyncConnection, change: Any) -> None:
+        self._conn, self._change = conn, change
+
+    async def execute(self, *given: Any) -> Any:
+        result = await self._conn.execute(*given)
+        if self._change is not None:
+            rows, self._change = self._change, None
+            await self._conn.execute(rows)
+        return result
+
+
+@pytest.mark.spec("S3", "T3")
+@pytest.mark.parametrize(
+    "change",
+    [
+        update(MessageIn).values(process_after=now(86400)),
+        update(MessageIn).values(status_changed_at=now()),
+        update(Series).values(catch_up="one"),
+    ],
+    ids=["another date", "resumed", "other terms"],
+)
+async def test_a_run_that_is_changed_meanwhile_is_not_passed_over(fleet: Fleet, change: Any) -> None:
+    """It was chosen as it was before somebody changed it."""
+    await fleet.add_group()
+    series_id = await add_run(fleet, await clock(fleet) - HOUR, terms={"catch_up": "skip"})
+    await fleet.db.transact(lambda conn: discard_missed(cast(AsyncConnection, Interrupted(conn, change)), 10))
+    assert [run.status for run in await runs_of(fleet, series_id)] == ["pending"]
+
+
+@pytest.mark.spec("S3", "M8")
+async def test_a_dead_run_that_is_tried_again_is_not_missed(fleet: Fleet) -> None:
+    await fleet.add_group()
+    date = await clock(fleet) - HOUR
+    dead: dict[str, Any] = {
+        "status": "failed",
+        "status_changed_at": date,
+        "error_class": "auth",
+        "recurred": True,
+        "tries": 1,
+    }
+    series_id = await add_run(fleet, date, **dead, terms={"catch_up": "skip"})
+    assert await fleet.db.transact(lambda conn: revive(conn, series_id))
     await fleet.sweep()
     assert await fleet.answer_wakes() == ["completed"]
 

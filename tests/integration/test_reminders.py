@@ -1,6 +1,7 @@
 """Messages with a date: said then, once, without the agent; again and again if they recur; never early."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.channel_port import Channel
 from adapters.channels.fake import FakeChannel
@@ -16,7 +18,7 @@ from adapters.channels.web import WebChannel
 from adapters.errors import DeliveryError
 from adapters.registry import Drivers, Registry
 from gateway.cli.chat_log import recent_messages, sent_on_the_way
-from models import AgentGroup, MessageOut, MessagingGroup, Session, Usage, User, UserDm, UserRole, Wiring
+from models import AgentGroup, MessageOut, MessagingGroup, Session, Turn, Usage, User, UserDm, UserRole, Wiring
 from models.base import new_id, now
 from models.fates import fate_of
 from models.groups import ensure_messaging_group
@@ -27,6 +29,7 @@ from models.web_chats import said_in_room
 from scheduler.reminders import MAX_FAILURES, repeat_reminders
 from tests.integration.conftest import MakeFleet
 from tests.integration.test_retry import ForgetfulProvider
+from tests.integration.test_timetable import blocked
 from tests.support.fleet import Fleet
 from workers.actions.reminders import MAX_REMINDERS
 from workers.delivery import sending
@@ -353,6 +356,63 @@ async def test_an_attempt_that_begins_anew_notes_nothing_twice(
     assert said.startswith("noted as reminder" if remembers else f"that is noted already, as reminder {short(row.id)}")
 
 
+@pytest.mark.parametrize(
+    ("hours", "minutes", "noted"),
+    [(0, 1.5, 1), (0, -1.5, 1), (0, 6, 2), (2, 120, 1), (2, 0, 1), (2, 60, 2)],
+    ids=["slower", "rounded", "another", "in as many hours again", "at the same hour", "between"],
+)
+@pytest.mark.spec("T2", "M9", "M10")
+async def test_an_attempt_that_computes_its_date_anew_notes_nothing_twice(
+    make_fleet: MakeFleet, channel: FakeChannel, tmp_path: Path, hours: int, minutes: float, noted: int
+) -> None:
+    """`in 20 minutes` is another date the second time, so many `hours` later."""
+    providers = Drivers("provider", made={"scripted": ForgetfulProvider()})
+    fleet = await make_fleet(registry(channel, tmp_path, providers=providers))
+    await fleet.add_group()
+    await teach(fleet, *NOTES_THEN_FAILS)
+    accepted = await fleet.send("go", channel_type="fake", platform_id="room")
+    assert await fleet.answer_wakes() == ["waiting"]
+    await teach(fleet, act("send_message", **WATER | {"deliverAfter": str(TOMORROW + timedelta(minutes=minutes))}))
+    if hours:
+        await go_back(fleet, timedelta(hours=hours))
+    await fleet.execute(update(Session).values(resume_after=now(-1)))
+    assert await fleet.wake(accepted.session_id) == "completed"
+    assert len(await reminders(fleet)) == noted
+
+
+async def go_back(fleet: Fleet, time: timedelta) -> None:
+    """The attempt so far was so long ago; what it noted keeps its date."""
+    [turn], [noted] = await fleet.turns(), await reminders(fleet)
+    await fleet.execute(update(Turn).values(started_at=turn.started_at - time))
+    await fleet.execute(update(MessageOut).where(MessageOut.id == noted.id).values(created_at=noted.created_at - time))
+
+
+@pytest.mark.spec("T2")
+async def test_one_attempt_may_note_the_same_for_several_dates(fleet: Fleet) -> None:
+    soon = WATER | {"deliverAfter": (TOMORROW + timedelta(minutes=1)).isoformat()}
+    await teach(fleet, act("send_message", **WATER), act("send_message", **soon))
+    await fleet.send("go", channel_type="fake", platform_id="room")
+    assert await fleet.answer_wakes() == ["completed"]
+    assert len(await reminders(fleet)) == 2
+
+
+@pytest.mark.spec("T2", "M10")
+async def test_what_is_said_at_once_is_said_by_the_turn(
+    make_fleet: MakeFleet, channel: FakeChannel, tmp_path: Path
+) -> None:
+    """A date that has just passed: whoever would say it again, in other words, is not run again."""
+    providers = Drivers("provider", made={"scripted": ForgetfulProvider()})
+    fleet = await make_fleet(registry(channel, tmp_path, providers=providers))
+    await fleet.add_group()
+    just_now = WATER | {"deliverAfter": (datetime.now(UTC) - timedelta(minutes=2)).isoformat()}
+    await teach(fleet, act("send_message", **just_now), {"fail": {"class": "transport"}})
+    await fleet.send("go", channel_type="fake", platform_id="room")
+    assert await fleet.answer_wakes() == ["failed"]
+    [row] = await reminders(fleet)
+    [turn] = await fleet.turns()
+    assert (row.turn_id, turn.error_class) == (turn.id, "output_sent")
+
+
 @pytest.mark.spec("T2", "M7")
 async def test_a_call_that_lost_its_worker_is_made_by_the_next(
     make_fleet: MakeFleet, fleet: Fleet, channel: FakeChannel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -629,6 +689,57 @@ async def test_cancelled_between_two_dates_it_ends_whoever_comes_first(fleet: Fl
     assert await fleet.db.read(lambda conn: reminders_of(conn)) == []
 
 
+@pytest.mark.parametrize("arguments", [WATER, YEARLY], ids=["once", "yearly"])
+@pytest.mark.parametrize("database_kind", ["postgresql"])  # SQLite has one writer at a time
+@pytest.mark.spec("S1", "T3")
+async def test_a_try_that_fails_while_it_is_cancelled_is_the_last(fleet: Fleet, arguments: dict[str, Any]) -> None:
+    """What was being sent when it was looked at is to be tried again when it is written."""
+    await ask(fleet, **arguments)
+    await fleet.execute(update(MessageOut).where(MessageOut.scheduled_for.is_not(None)).values(status="sending"))
+    [row] = await reminders(fleet)
+
+    async def fails(conn: AsyncConnection) -> None:
+        again = {"status": "pending", "deliver_after": now(60)}
+        await conn.execute(update(MessageOut).where(MessageOut.id == row.id).values(again))
+
+    assert await cancelled_during(fleet, fails, row) == "cancelled"
+    assert [(row.status, row.recurred) for row in await reminders(fleet)] == [("cancelled", True)]
+
+
+@pytest.mark.parametrize("database_kind", ["postgresql"])
+@pytest.mark.spec("S1", "T3", "T4")
+async def test_one_that_went_on_in_another_session_is_cancelled_there(fleet: Fleet) -> None:
+    """The conversation began anew after it was found, and a sweep is just writing its next row."""
+    await ask(fleet, **YEARLY)
+    [row] = await reminders(fleet)
+    await ask(fleet, "reset_session")
+    await fleet.execute(update(MessageOut).where(MessageOut.id == row.id).values(status="delivered"))
+
+    async def sweeps(conn: AsyncConnection) -> None:
+        assert await repeat_reminders(conn, 100) == 1
+
+    assert await cancelled_during(fleet, sweeps, row) == "cancelled"
+    assert [(row.status, row.recurred) for row in await reminders(fleet)] == [("delivered", True), ("cancelled", True)]
+
+
+async def cancelled_during(fleet: Fleet, work: Callable[[AsyncConnection], Awaitable[None]], row: Any) -> str:
+    """What it came to if it is cancelled after somebody has done this, and before they commit."""
+    done, go_on = asyncio.Event(), asyncio.Event()
+
+    async def first(conn: AsyncConnection) -> None:
+        await work(conn)
+        done.set()
+        await go_on.wait()
+
+    at_it = asyncio.create_task(fleet.db.transact(first))
+    await done.wait()
+    cancelling = asyncio.create_task(fleet.db.transact(lambda conn: cancel_reminder(conn, row)))
+    await blocked(fleet)
+    go_on.set()
+    await at_it
+    return await cancelling
+
+
 @pytest.mark.spec("T3")
 async def test_reminders_are_found_by_any_id_of_theirs(fleet: Fleet) -> None:
     await ask(fleet, **YEARLY)
@@ -659,14 +770,13 @@ async def test_a_handle_that_is_no_text_finds_none(fleet: Fleet) -> None:
         assert await fleet.db.read(lambda conn, handle=handle: find_reminders(conn, None, handle)) == []  # type: ignore[misc]
     for name, arguments in (
         ("taskId", {"tool": "cancel_task", "taskId": "\0" * 8}),
-        ("taskId", {"tool": "cancel_task", "taskId": "half a pair \ud800"}),
         ("threadId", {"text": "x", "channel": "fake", "platformId": "room", "threadId": "a\0b"}),
         ("text", WATER | {"text": "a\0b"}),
-        ("card.title", {"tool": "send_card", "card": {"title": "a\0b"}}),
+        ("card.children.1", {"tool": "send_card", "card": {"children": ["a", "half a pair \ud800"]}}),
         ("card", {"tool": "send_card", "card": {"a\0b": "title"}}),
     ):
         said = await ask(fleet, **arguments)
-        assert f": {name}: there is a NUL or half a character in it, which no text has" in said
+        assert f": {name}: it holds a NUL or half a character; leave it out" in said
     [row] = await reminders(fleet)
     assert (row.status, row.content) == ("pending", {"text": "water the plants"})
 

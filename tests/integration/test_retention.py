@@ -33,6 +33,7 @@ from models import (
     pruning,
 )
 from models.base import Base, new_id, now
+from models.budgets import TASK
 from models.lookup import revive
 from models.spending import usage_in_total
 from models.tasks import database_now

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, event, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
+from structlog.testing import capture_logs
 
 from models import Process, Round, Session
 from models.base import now
+from models.errors import DatabaseDownError
 from scheduler.sweep import Found
 from tasks import upkeep
 from tests.support.fleet import Fleet
@@ -84,6 +86,40 @@ async def test_no_table_is_read_from_end_to_end(fleet: Fleet, monkeypatch: pytes
     assert read == set()
     assert [(line, sql) for line, sql in lines if re.search(ENDLESS, line)] == []
     assert len(statements) > 15
+
+
+@pytest.mark.spec("S6")
+async def test_what_one_part_cannot_do_keeps_no_other_from_being_rung_for(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await fleet.add_group()
+    at = await clock(fleet)
+    chat = (await fleet.send("hello")).session_id
+    task = await add_session(fleet)
+    await add_run(fleet, at, session_id=task)
+    await fleet.execute(update(Session).values(woken_at=None))
+
+    async def broken(*_: Any) -> Any:
+        raise ValueError("a row that nobody can read")
+
+    for part in ("discard_missed", "follow_finished", "repeat_reminders", "_expire", "_stale_leases"):
+        monkeypatch.setattr(f"scheduler.sweep.{part}", broken)
+    with capture_logs() as logs:
+        found = await fleet.sweep()
+    assert [wake.session_id for wake in found.wakes] == [chat, task]
+    assert [(log["event"], log["part"]) for log in logs] == [
+        ("sweep.part_failed", part) for part in ("missed", "followed", "reminders", "expired", "stale")
+    ]
+
+
+@pytest.mark.spec("S6")
+async def test_a_sweep_ends_when_the_database_is_down(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def down(*_: Any) -> Any:
+        raise DatabaseDownError("it does not answer")
+
+    monkeypatch.setattr("scheduler.sweep.follow_finished", down)
+    with pytest.raises(DatabaseDownError):
+        await fleet.sweep()
 
 
 def rings(fleet: Fleet, monkeypatch: pytest.MonkeyPatch, found: Any = None) -> list[int]:

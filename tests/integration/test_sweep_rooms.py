@@ -181,20 +181,15 @@ async def test_a_task_is_rung_for_on_the_queue_of_the_provider_it_names(
 
 @pytest.mark.spec("S4", "S6")
 async def test_a_task_takes_room_of_the_provider_it_names(fleet: Fleet) -> None:
-    await fleet.add_group("other", provider="other")
-    await add_worker(fleet, slots=2)
-    await add_worker(fleet, "other", slots=2, name="o")
-    first, second = await add_tasks(fleet, 2, late=90, terms={"provider": "other"})
-    others = await add_tasks(fleet, 1, "other", late=80)
-    own = await add_tasks(fleet, 2)
-    assert await rung(fleet) == [first, own[0]]
-    # It is being run: two slots have room for one.
-    await _begin(fleet, first, provider="other")
+    """Where it is run, and where it is rung for; and none of the agent's own."""
+    await add_worker(fleet, slots=8)
+    await add_worker(fleet, "other", slots=8, name="o")
+    elsewhere = await add_tasks(fleet, 8, terms={"provider": "other"})
+    own = await add_tasks(fleet, 8, late=50)
+    for session_id in elsewhere[:4]:
+        await _begin(fleet, session_id, provider="other")
+    assert await rung(fleet) == [*elsewhere[4:6], *own[:6]]
     assert await rung(fleet) == []
-    assert second not in await rung(fleet)
-    await fleet.execute(update(Session).where(Session.id == own[0]).values(woken_at=None, status="closed"))
-    assert await rung(fleet) == [own[1]], "it takes nothing from the agent's own"
-    assert others[0] not in await rung(fleet)
 
 
 async def _begin(fleet: Fleet, session_id: str, provider: str) -> None:

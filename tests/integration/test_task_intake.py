@@ -36,7 +36,7 @@ async def take(fleet: Fleet, row_id: str | None = None, **fields: Any) -> Accept
 async def test_a_recurring_task_does_not_begin_in_the_past(fleet: Fleet) -> None:
     await fleet.add_group()
     at = await clock(fleet)
-    with pytest.raises(RefusedError, match="process_after: 1971-01-01T00:00:00.00:00 is more than a day ago"):
+    with pytest.raises(RefusedError, match=r"process_after: 1971-01-01T00:00:00\+00:00 is more than a day ago"):
         await take(fleet, process_after="1971-01-01T00:00:00Z", recurrence="* * * * *", terms=EVERYTHING)
     with pytest.raises(RefusedError, match="leave it out to begin with the next"):
         await take(fleet, process_after=at - 24 * HOUR - timedelta(seconds=1), recurrence="@yearly")

@@ -1,5 +1,6 @@
 """Tasks an agent gives itself: schedule, list, cancel, pause, resume, update, also from within a task's own run."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -17,7 +18,10 @@ from models.base import now
 from models.lookup import short
 from scheduler.words import when
 from tests.integration.conftest import MakeFleet
+from tests.integration.test_retry import ForgetfulProvider
 from tests.support.fleet import Fleet
+from workers import turn
+from workers.opening import OpenedTurn, open_next
 from workers.timetable.making import MAX_TASKS
 from workers.toolbox import JournaledToolBox
 
@@ -185,11 +189,12 @@ async def test_a_recurrence_alone_says_when_and_terms_say_how(fleet: Fleet) -> N
 async def test_an_update_changes_the_terms_it_names(fleet: Fleet) -> None:
     task = task_id(await ask(fleet, YEARLY))
     await ask(fleet, ("update_task", {"taskId": task, "catchUp": "skip", "dailyUsd": 2}))
-    said = await ask(fleet, ("update_task", {"taskId": task, "pauseAfter": 0, "dailyUsd": 0}))
-    assert said.endswith("(missed dates: none is made up for; never pauses by itself)")
+    said = await ask(fleet, ("update_task", {"taskId": task, "pauseAfter": 3, "dailyUsd": 1}))
+    terms = "missed dates: none is made up for; pauses after 3 failures in a row; at most 1 USD a day"
+    assert said.endswith(f"({terms})")
     [series] = await fleet.rows(Series)
-    assert (series.catch_up, series.pause_after, series.daily_usd) == ("skip", 0, None)
-    assert "| pending; missed dates: none is made up for; never pauses by itself | water" in await ask(fleet, LIST)
+    assert (series.catch_up, series.pause_after, series.daily_usd) == ("skip", 3, 1.0)
+    assert f"| pending; {terms} | water" in await ask(fleet, LIST)
     assert (await scheduled(fleet))[0].scheduled_for == TOMORROW, "no other rhythm, no other date"
 
 
@@ -211,6 +216,7 @@ async def test_an_update_changes_the_terms_it_names(fleet: Fleet) -> None:
         ({"jitterSeconds": 86_401}, "schedule_task: jitterSeconds: "),
         ({"pauseAfter": -1}, "schedule_task: pauseAfter: "),
         ({"dailyUsd": 0}, "schedule_task: dailyUsd: "),
+        ({"dailyUsd": 0.009}, "schedule_task: dailyUsd: Input should be greater than or equal to 0.01"),
         ({"provider": "echo"}, "there is no parameter provider"),
         ({"model": "large"}, "there is no parameter model"),
         ({"prompt": "  "}, "the prompt is empty"),
@@ -260,6 +266,27 @@ async def test_an_attempt_that_begins_anew_schedules_nothing_twice(fleet: Fleet)
     assert len(await scheduled(fleet)) == 1
 
 
+@pytest.mark.parametrize(("minutes", "tasks"), [(1.5, 1), (6, 2)])
+@pytest.mark.spec("T3", "M9")
+async def test_an_attempt_that_computes_its_date_anew_schedules_nothing_twice(
+    make_fleet: MakeFleet, minutes: float, tasks: int
+) -> None:
+    fleet = await make_fleet(Registry(providers=Drivers("provider", made={"scripted": ForgetfulProvider()})))
+    await fleet.add_group()
+    name, arguments = WATER
+    later = datetime.fromisoformat(arguments["processAfter"]) + timedelta(minutes=minutes)
+    failing = [{"tool": name, "with": arguments}, {"fail": {"class": "transport"}, "until_attempt": 2}]
+    anew = [{"tool": name, "with": arguments | {"processAfter": later.isoformat()}}, {"answer": "{result}"}]
+    for play, outcome in ((failing, "waiting"), (anew, "completed")):
+        options = {"provider_options": {"script": yaml.safe_dump([{"play": play}])}}
+        await fleet.execute(update(AgentGroup).values(config=options))
+        if outcome == "waiting":
+            accepted = await fleet.send()
+        await fleet.execute(update(Session).values(resume_after=None))
+        assert await fleet.wake(accepted.session_id) == outcome
+    assert len(await scheduled(fleet)) == tasks
+
+
 @pytest.mark.spec("T3")
 async def test_a_call_that_lost_its_worker_is_made_by_the_next(
     make_fleet: MakeFleet, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
@@ -281,6 +308,21 @@ async def test_a_call_that_lost_its_worker_is_made_by_the_next(
     assert await other.answer_wakes() == ["completed"]
     assert (await answer_to(fleet, accepted.message_id)).startswith("scheduled as task")
     assert len(await scheduled(fleet)) == 1
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+@pytest.mark.spec("T3", "S1")
+async def test_the_clock_is_the_one_that_dates_are_compared_with(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database's, although the worker's own is an hour behind it."""
+
+    async def opened_ahead(*given: Any) -> Any:
+        opened = await open_next(*given)
+        return replace(opened, at=opened.at + timedelta(hours=1)) if isinstance(opened, OpenedTurn) else opened
+
+    monkeypatch.setattr(turn, "open_next", opened_ahead)
+    told = await ask(fleet, ("clock", {"timezone": "Asia/Tokyo"}))
+    read = datetime.strptime(told, "%A %Y-%m-%d %H:%M:%S JST").replace(tzinfo=ZoneInfo("Asia/Tokyo"))
+    assert read - datetime.now(UTC) > timedelta(minutes=50)
 
 
 # --- Pause and resume --------------------------------------------------------------------------------------------
@@ -356,6 +398,7 @@ async def test_an_update_changes_what_it_names(fleet: Fleet) -> None:
         ({"processAfter": "2031-01-01T00:00:00"}, "does not say in which zone"),
         ({"catchUp": "never"}, "update_task: catchUp: "),
         ({"dailyUsd": -1}, "update_task: dailyUsd: "),
+        ({"dailyUsd": 0.009}, "daily USD is from 0.01 to 1,000,000"),
         ({"provider": "echo"}, "there is no parameter provider"),
         ({"prompt": " "}, "the prompt is empty"),
         ({"status": "completed"}, "update_task: there is no parameter status; it takes taskId"),

@@ -178,9 +178,11 @@ async def test_a_run_that_was_missed_is_left_to_the_sweep(fleet: Fleet) -> None:
         (LATE_SECONDS + 60, {}, {}),
         # Written late, or begun before: neither is its own fault.
         (LATE_SECONDS + 60, {"catch_up": "skip"}, {"created_at": now()}),
+        (LATE_SECONDS + 60, {"catch_up": "skip"}, {"status_changed_at": now()}),
+        (LATE_SECONDS + 60, {"catch_up": "skip"}, {"recurred": True}),
         (LATE_SECONDS + 60, {"catch_up": "skip"}, {"tries": 1}),
     ],
-    ids=["not very late", "one", "all", "as it is", "written late", "begun before"],
+    ids=["not very late", "one", "all", "as it is", "written late", "tried again", "run now", "begun before"],
 )
 @sqlite_only
 async def test_all_others_are_run_however_late(
@@ -321,9 +323,9 @@ async def test_what_is_decided_before_the_run_is_parked_is_noticed(
 ) -> None:
     """Whoever decides finds nothing parked to ring for, and another task's question is still open."""
     await _group(fleet)
-    other = await due_task(fleet, "another task", place="elsewhere", daily_usd=0.5)
+    other = await due_task(fleet, "another task", place="elsewhere", daily_usd=1.0)
     assert await fleet.wake(other.session_id, "anthropic") == "completed"
-    task = await due_task(fleet, daily_usd=0.5)
+    task = await due_task(fleet, daily_usd=1.0)
     assert await fleet.wake(task.session_id, "anthropic") == "completed"
     await due_task(fleet, series=other.message_id, place="elsewhere")
     assert await fleet.wake(other.session_id, "anthropic") == "parked"

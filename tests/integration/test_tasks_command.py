@@ -337,7 +337,8 @@ async def test_mistakes_get_a_sentence(cli: Cli, fleet: Fleet, tmp_path: Path) -
         (["--at", "now", "--jitter", "10"], 2, "--jitter: '10' is not a length of time"),
         (["--at", "now", "--jitter", "2d"], 2, "--jitter: '2d' is more than a day"),
         (["--at", "now", "--daily-budget", "0"], 2, "--daily-budget must be more than 0"),
-        (["--at", "now", "--daily-budget", "1e9"], 1, "daily USD is more than 0, up to 1,000,000"),
+        (["--at", "now", "--daily-budget", "1e9"], 1, "daily USD is from 0.01 to 1,000,000"),
+        (["--at", "now", "--daily-budget", "0.009"], 1, "daily USD is from 0.01 to 1,000,000"),
         (["--at", "now", "--model", ""], 2, "--model is empty"),
         (["--at", "now", "--catch-up", "never"], 2, "'never' is not one of"),
         (["--at", "now", "--pause-after", "-1"], 2, "--pause-after"),
@@ -359,3 +360,14 @@ async def test_mistakes_get_a_sentence(cli: Cli, fleet: Fleet, tmp_path: Path) -
         assert words in said(result), arguments
         assert result.stdout == ""
     assert await fleet.inbox() == before, "nothing was written"
+
+
+@ONE_DATABASE
+async def test_an_id_that_looks_like_markup_is_shown_as_it_is(cli: Cli, fleet: Fleet) -> None:
+    """A producer's ids are its own."""
+    task_id = "task[/x]"
+    await add_run(fleet, await clock(fleet) + DAY, id=task_id, series_id=task_id, recurrence=YEARLY)
+    for words in ("pause", "resume", "run-now", "update --jitter 5m", "show", "cancel"):
+        assert task_id in said(await cli("list"))
+        command, *options = words.split()
+        assert f"task {task_id} of demo" in said(await cli(command, task_id, *options))

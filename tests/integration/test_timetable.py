@@ -129,6 +129,8 @@ async def test_what_cannot_be_meant(fleet: Fleet) -> None:
     for handle in ("", "123", "%%%%", "____", "nothing", "\x00\ud800nothing"):
         with pytest.raises(RefusedError, match="there is no scheduled task"):
             await find(fleet, handle)
+        with pytest.raises(RefusedError, match="is no task"):
+            await fleet.db.read(lambda conn, handle=handle: timetable.find_past(conn, handle))  # type: ignore[misc]
     await change(fleet, timetable.cancel, "a-00000000-1234")
     assert one
     with pytest.raises(RefusedError, match="there is no scheduled task"):
@@ -341,8 +343,9 @@ async def test_a_change_after_a_run_sees_to_what_follows_it_first(fleet: Fleet) 
         ({"overlap": "some"}, "overlap is one of skip, queue"),
         ({"jitter_seconds": -1}, "jitter is from 0 to 86400 seconds"),
         ({"pause_after": 1001}, "pause-after is from 0 "),
-        ({"daily_usd": float("nan")}, "daily USD is more than 0"),
-        ({"daily_usd": 0.0}, "daily USD is more than 0"),
+        ({"daily_usd": float("nan")}, "daily USD is from 0.01 to 1,000,000"),
+        ({"daily_usd": 0.0}, "daily USD is from 0.01 to 1,000,000"),
+        ({"daily_usd": 0.009}, "daily USD is from 0.01 to 1,000,000"),
         ({"script": "x" * 20_001}, "the script has 20001 characters; at most 20000 are taken"),
         ({"script": "echo \x00"}, "characters in it that are no text"),
         ({"script": "echo \ud800"}, "characters in it that are no text"),
@@ -525,6 +528,21 @@ async def test_an_old_run_that_is_tried_again_is_not_mistaken_for_the_task(fleet
     assert [row.content["prompt"] for row in await runs_of(fleet, old)] == ["look around", "look up"]
 
 
+@pytest.mark.spec("T3")
+async def test_an_ended_series_whose_last_run_is_tried_again_can_be_made_to_go_on(fleet: Fleet) -> None:
+    """What is promised is kept: the run is followed."""
+    at = await clock(fleet)
+    over = await add_run(fleet, at - HOUR, ended=at, status="failed", recurred=True)
+    await fleet.db.transact(lambda conn: revive(conn, over))
+    await update_task(fleet, over, prompt="look up")
+    assert not (await find(fleet, over)).goes_on, "nobody has asked for that"
+    assert "Next runs:" in await update_task(fleet, over, recurrence="@daily")
+    assert (await find(fleet, over)).goes_on
+    await set_row(fleet, over, status="completed", status_changed_at=now())
+    await fleet.sweep()
+    assert [row.status for row in await runs_of(fleet, over)] == ["completed", "pending"]
+
+
 # --- Producers -----------------------------------------------------------------------------------------------------
 
 
@@ -590,7 +608,7 @@ async def test_a_script_comes_from_the_operator_at_the_command_line(fleet: Fleet
 @sqlite_only
 async def test_how_a_task_is_run_is_not_for_those_outside_to_say(fleet: Fleet) -> None:
     for given in ({"terms": {"daily_usd": 5.0}}, {"script": "true"}):
-        with pytest.raises(RefusedError, match="is for the operator to say"):
+        with pytest.raises(RefusedError, match="a task is for the operator to send"):
             await take(fleet, from_outside=True, channel_type="fake", platform_id="x", sender_id="eve", **given)
     assert (await fleet.rows(MessageIn), await series_rows(fleet)) == ([], {})
 

@@ -3,6 +3,7 @@
 Each act is done through its real entry, as a person of each standing; where the table says no, it leaves nothing."""
 
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from models.series import Series
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.outside import hear, make, said_to, wire
+from tests.support.runs import add_run, clock
 from workers.access import NEEDED, Act, Standing
 from workers.consent import cards
 from workers.consent.approvals import decide
@@ -247,6 +249,29 @@ async def _set_script(world: World, person: str) -> Callable[[], Awaitable[bool]
     return happens
 
 
+async def _loosen(world: World, person: str) -> Callable[[], Awaitable[bool]]:
+    chat = await world.place(person, "public")
+    accepted = await world.fleet.send("hello", agent_group=None, channel_type="fake", platform_id=chat)
+    world.fleet.bells.wakes.clear()
+    assert await world.fleet.wake(accepted.session_id, PROVIDER) == "completed"
+    task: dict[str, Any] = {"id": _task_of(person), "series_id": _task_of(person), "platform_id": chat, "seq": 1000}
+    date = await clock(world.fleet) + timedelta(days=1)
+    await add_run(world.fleet, date, session_id=accepted.session_id, **task)
+    await world.fleet.insert(Series, {"id": task["id"], "agent_group_id": world.demo, "daily_usd": 1.0})
+
+    async def happens() -> bool:
+        await hear(world.fleet, f"let {person} spend more", person, chat)
+        assert await world.fleet.wake(accepted.session_id, PROVIDER) == "completed"
+        [usd] = [row.daily_usd for row in await world.fleet.rows(Series) if row.id == _task_of(person)]
+        return bool(usd == 5.0)
+
+    return happens
+
+
+def _task_of(person: str) -> str:
+    return f"task-of-{person}"
+
+
 TRIALS: Final[dict[Act, Prepare]] = {
     Act.TALK: _talk,
     Act.ANSWER: _answer,
@@ -258,6 +283,7 @@ TRIALS: Final[dict[Act, Prepare]] = {
     Act.RAISE_BUDGET: _raise_budget,
     Act.ADMIT: _admit,
     Act.SET_SCRIPT: _set_script,
+    Act.LOOSEN_TASK: _loosen,
     Act.REGISTER_AGENT: _register,
 }
 # What an act leaves behind. (That it was tried may be answered. Whoever asks an agent for something has been heard.)
@@ -266,7 +292,7 @@ TRACES_UNLESS_HEARD: Final[tuple[type[Base], ...]] = (MessageIn, Approval, Pendi
 
 
 async def _traces(world: World, act: Act) -> dict[str, list[Any]]:
-    tables = TRACES if act in (Act.SET_SCRIPT, Act.REGISTER_AGENT) else TRACES + TRACES_UNLESS_HEARD
+    tables = TRACES if act in (Act.SET_SCRIPT, Act.LOOSEN_TASK, Act.REGISTER_AGENT) else TRACES + TRACES_UNLESS_HEARD
     found = {table.__tablename__: await world.fleet.rows(table) for table in tables}
     [desk] = [row.id for row in found["agent_groups"] if row.folder == ".front-desk"] or [""]
     return {
@@ -299,7 +325,14 @@ def _script() -> str:
     acts = {"when": "^act$", "play": [{"tool": "clock"}, {"answer": "done"}]}
     watch = {"prompt": "Say what is new in the log.", "recurrence": "@daily", "script": SCRIPT}
     watches = {"when": "^watch", "play": [{"tool": "schedule_task", "with": watch}, {"answer": "{result}"}]}
-    return yaml.safe_dump([*made, asks, acts, watches, {"play": [{"answer": "hello"}]}])
+    loosens = [
+        {
+            "when": f"let {person} spend",
+            "play": [{"tool": "update_task", "with": {"taskId": _task_of(person), "dailyUsd": 5}}, {"answer": "{result}"}],
+        }
+        for person in PEOPLE.values()
+    ]
+    return yaml.safe_dump([*made, asks, acts, watches, *loosens, {"play": [{"answer": "hello"}]}])
 
 
 @pytest.fixture

@@ -53,6 +53,7 @@ async def add_run(
         "process_after": date,
         "scheduled_for": date,
         "created_at": date - timedelta(days=1),
+        "status_changed_at": date - timedelta(days=1),
         "recurrence": "@hourly",
         "series_id": row_id,
         "turn_id": turn_id,

@@ -28,7 +28,8 @@ async def due_task(
     accepted = await fleet.send(prompt, kind="task", agent_group=agent_group, platform_id=place)
     series_id = series or accepted.message_id
     date = now(-late)
-    values = {"series_id": series_id, "process_after": date, "scheduled_for": date, "created_at": date} | (row or {})
+    values = {"series_id": series_id, "process_after": date, "scheduled_for": date, "created_at": date}
+    values |= {"status_changed_at": date} | (row or {})
 
     async def work(conn: AsyncConnection) -> None:
         await conn.execute(update(MessageIn).where(MessageIn.id == accepted.message_id).values(**values))

@@ -1,6 +1,7 @@
 """Who asks for an action, as the fleet knows it: never what a model says about itself."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -42,6 +43,10 @@ class Caller:
     def hops(self) -> int:
         """Through how many agents what it was asked has come."""
         return max((hops_of(message) for message in self.turn.messages), default=0)
+
+    def wrote_before(self, written: datetime) -> bool:
+        """Whether what was written then, in this session, is an earlier attempt's of this turn."""
+        return self.turn.facts.began <= written < self.turn.at
 
     async def is_admin(self, conn: AsyncConnection) -> bool:
         """Whether each of them is an admin of the agent. One who is not may have talked it into it."""

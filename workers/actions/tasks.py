@@ -49,6 +49,7 @@ async def schedule(conn: AsyncConnection, caller: Caller, action: ScheduleTask, 
             thread_id=place.thread_id,
             sender_id=_author(caller),
             terms=timetable.changed_terms(DEFAULT_TERMS, **action.terms),
+            wrote_before=caller.wrote_before,
         )
         return Performed(await timetable.add(conn, new))
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_USD
+from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_USD, MIN_USD
 from models.series import DEFAULT_TERMS, CatchUp, Overlap, Terms
 from scheduler.recurrence import check_recurrence, check_timezone
 from workers.refusals import RefusedError
@@ -42,7 +42,7 @@ class IncomingTerms(BaseModel):
         le=MAX_PAUSE_AFTER,
         description="so many failures in a row pause it; 0: none do",
     )
-    daily_usd: float | None = Field(None, gt=0, le=MAX_USD, description="what its runs may cost in a day")
+    daily_usd: float | None = Field(None, ge=MIN_USD, le=MAX_USD, description="what its runs may cost in a day")
     provider: ShortName | None = Field(None, description="who runs it, instead of the agent's own provider")
     model: DisplayName | None = Field(None, description="with which model, instead of the agent's own")
 

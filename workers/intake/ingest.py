@@ -5,6 +5,7 @@ refuses with `RefusedError`, whose text is for whoever sent the message. Who com
 first; the command line and producers are the operator's own."""
 
 from dataclasses import asdict, dataclass, replace
+from datetime import timedelta
 from typing import Any, Final, Literal
 
 import structlog
@@ -24,7 +25,7 @@ from models.inbox import MessageIn, heard_before
 from models.people import remember_user
 from models.series import DEFAULT_TERMS, Terms, change_series
 from models.sessions import Admission, admit, end_rest, ensure_session
-from models.tasks import database_now
+from models.tasks import database_now, is_series
 from models.upsert import insert_ignoring
 from workers.access import user_id_of
 from workers.bells import Bells
@@ -42,6 +43,8 @@ from workers.timetable import check_provider, first_date, slot
 log = structlog.get_logger()
 
 ATTEMPTS: Final = 3  # at one message, if what it was judged by changes meanwhile
+# So long ago the first date of a recurring task may be: a producer's message may have waited a while.
+OLDEST: Final = timedelta(days=1)
 
 
 class Accepted(BaseModel):
@@ -185,7 +188,7 @@ async def _store(
     admission = await _admit(conn, route, settings, wakes=wakes and "process_after" not in dates)
     provider = terms.provider or admission.provider or agent.provider or settings.default_provider
     known = provider in registry.providers.names
-    if follow_up == "reject" and admission.running and not waits:
+    if follow_up == "reject" and admission.running and not waits and not await _comes_later(conn, dates):
         reason = "the agent is at work, and its wiring refuses messages meanwhile: send it again later"
         raise RefusedError(reason, kind="busy")
     question, closed = await _answer(conn, incoming, admission) if wakes and passed.may_answer else (None, [])
@@ -217,6 +220,8 @@ async def _store(
     if not await insert_ignoring(conn, MessageIn, **values):
         await conn.rollback()  # gives the number back
         return _Duplicate(route.agent_group_id)
+    if incoming.kind == "task":
+        await _check_new(conn, incoming, row_id)
     if terms != DEFAULT_TERMS:
         await change_series(conn, row_id, route.agent_group_id, **asdict(terms))
     if passed.stranger is not None:
@@ -243,8 +248,8 @@ async def _store(
 def _checked_terms(registry: Registry, incoming: Incoming, script: str | None, visit: Visit | None) -> Terms:
     if script is not None and incoming.kind != "task":
         raise RefusedError("a script needs kind task")
-    if visit is not None and (script is not None or incoming.terms is not None):
-        raise RefusedError("how a task is run is for the operator to say")
+    if visit is not None and incoming.kind == "task":
+        raise RefusedError("a task is for the operator to send, and for agents to schedule")
     terms = incoming.run_on(script)
     check_provider(registry, terms)
     return terms
@@ -257,6 +262,24 @@ async def _dates(conn: AsyncConnection, incoming: Incoming, row_id: str, terms: 
         return {} if terms == DEFAULT_TERMS else {"series_id": row_id}
     date = incoming.process_after or first_date(None, incoming.recurrence, incoming.timezone, await database_now(conn))
     return slot(row_id, date, incoming.recurrence, incoming.timezone, terms)
+
+
+async def _comes_later(conn: AsyncConnection, dates: dict[str, Any]) -> bool:
+    """Whether it is said at a later date: what the agent does now does not matter then."""
+    return "process_after" in dates and dates["process_after"] > await database_now(conn)
+
+
+async def _check_new(conn: AsyncConnection, incoming: Incoming, row_id: str) -> None:
+    """What a task must not be that was just written; the same one again is a duplicate, whatever time it is. Its id is
+    that of its series, with its terms: an id whose first row was pruned long ago may still be one."""
+    date = incoming.process_after
+    if incoming.recurrence is not None and date is not None and date < (at := await database_now(conn)) - OLDEST:
+        raise RefusedError(
+            f"process_after: {date.isoformat()} is more than a day ago (it is {at.isoformat(timespec='seconds')} now): "
+            "give a recurring task a first date to come, or leave it out to begin with the next"
+        )
+    if await is_series(conn, row_id):
+        raise RefusedError(f"the id {row_id!r} is that of a task which is here already: send it under another")
 
 
 def _from_outside(incoming: Incoming, raw: str | None) -> dict[str, Any]:

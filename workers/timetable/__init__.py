@@ -2,7 +2,7 @@
 
 from models.task_lookup import EVERYTHING, Scope
 from workers.timetable.changing import Changes, cancel, pause, resume, run_now, update
-from workers.timetable.dates import GRACE, check_date, check_rhythm, first_date, plan_in_words, slot
+from workers.timetable.dates import GRACE, check_date, check_rhythm, first_date, is_same_again, plan_in_words, slot
 from workers.timetable.looking import MIN_HANDLE, find_past, find_task, list_tasks, runs_of
 from workers.timetable.making import NewTask, add
 from workers.timetable.terms import changed_terms, check_provider, conditions
@@ -27,6 +27,7 @@ __all__ = [
     "find_past",
     "find_task",
     "first_date",
+    "is_same_again",
     "list_tasks",
     "pause",
     "plan_in_words",

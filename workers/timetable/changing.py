@@ -20,6 +20,7 @@ from models.tasks import (
     change_task,
     database_now,
     end_series,
+    goes_on,
     has_extra_run,
     is_taken,
     unfollowed,
@@ -195,6 +196,8 @@ async def _change_waiting(conn: AsyncConnection, held: _Locked, wanted: _Wanted)
         await _check_free(conn, held, due)
     is_series = row.series_id is not None or wanted.recurrence is not None or terms != DEFAULT_TERMS
     dates = {"process_after": due, "scheduled_for": date, "series_id": held.id if is_series else None}
+    if row.recurred and not await goes_on(conn, held.id):  # a run that was to be the last and is tried again
+        dates["recurred"] = False
     await change_task(conn, row.id, **dates, **wanted.columns())
     return f"is changed: {wanted.in_words(date, held.at)}"
 

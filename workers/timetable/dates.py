@@ -13,6 +13,8 @@ from workers.timetable.terms import conditions
 
 # A date so little in the past is a clock's or a model's slowness, and due now; an older one is a mistake.
 GRACE: Final = timedelta(minutes=5)
+# Whoever works the same date out again may come to one that is so much earlier or later.
+LEEWAY: Final = timedelta(minutes=2)
 
 
 def slot(task_id: str, date: datetime, recurrence: str | None, timezone: str, terms: Terms) -> dict[str, Any]:
@@ -56,6 +58,13 @@ def check_date(date: datetime, at: datetime) -> None:
         raise RefusedError(f"{date.isoformat()} has passed: it is {at.isoformat(timespec='seconds')} now")
 
 
+def is_same_again(date: datetime, before: datetime, since: timedelta) -> bool:
+    """Whether somebody who worked out the date `before` so long ago, and now works it out again, means the same: the
+    same hour of the day, or as far from now ("in 20 minutes")."""
+    apart = date - before
+    return abs(apart) <= LEEWAY or abs(apart - since) <= LEEWAY
+
+
 def nominal(row: AnyRow) -> datetime:
     """The date its schedule names; rows of an earlier release have only the one they are due at."""
     date: datetime = row.scheduled_for or row.process_after
@@ -66,7 +75,7 @@ def date_after(row: AnyRow, terms: Terms, at: datetime) -> datetime:
     """When the next run is, if this one is over now (or was when it ended)."""
     ended = at if row.status in ("pending", "processing") else row.status_changed_at
     began = min(row.status_changed_at, ended)
-    run = following.Run(nominal(row), max(row.process_after, row.created_at), began, ended)
+    run = following.run_of(row, began, ended)
     try:
         return following.next_date(row.recurrence, row.timezone, run, catch_up=terms.catch_up, overlap=terms.overlap)
     except RecurrenceError as error:

@@ -39,7 +39,8 @@ async def find_task(conn: AsyncConnection, scope: Scope, handle: str) -> Task:
 
 async def find_past(conn: AsyncConnection, handle: str) -> Task:
     """The same among those that are over, for people who look back: there may be very many."""
-    found = await past_tasks(conn, handle.strip()) if len(handle.strip()) >= MIN_HANDLE else []
+    handle = storable(handle.strip())
+    found = await past_tasks(conn, handle) if len(handle) >= MIN_HANDLE else []
     if len(found) != 1:
         why = "may be one of several tasks that are over" if found else "is no task"
         raise RefusedError(f"{handle!r} {why}", kind="nobody")
@@ -88,6 +89,7 @@ def _task(row: AnyRow, series: AnyRow | None, last: AnyRow | None, at: datetime)
         sender_id=row.sender_id,
         content=row.content,
         provider=terms.provider or row.session_provider or row.group_provider,
+        written=row.created_at,
     )
 
 

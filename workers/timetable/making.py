@@ -1,5 +1,6 @@
 """Making a task for an agent: its first row, in the conversation that asks."""
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
@@ -13,7 +14,7 @@ from models.task_lookup import Scope
 from models.tasks import count_waiting, database_now
 from models.upsert import insert_ignoring
 from workers.refusals import RefusedError
-from workers.timetable.dates import check_date, check_rhythm, first_date, plan_in_words, slot
+from workers.timetable.dates import check_date, check_rhythm, first_date, is_same_again, plan_in_words, slot
 from workers.timetable.looking import list_tasks
 from workers.timetable.terms import check_terms
 from workers.timetable.view import Task
@@ -24,7 +25,8 @@ MAX_TASKS: Final = 100
 @dataclass(frozen=True)
 class NewTask:
     """`id`: of its first row, and so of the task. `number`: its message number in the session. Without a `date` it
-    begins with the next that its recurrence names. `sender_id`: in whose name it runs."""
+    begins with the next that its recurrence names. `sender_id`: in whose name it runs. `wrote_before`: whether what was
+    written then is an earlier attempt's of the turn that asks, which may work its date out anew."""
 
     id: str
     session_id: str
@@ -39,6 +41,7 @@ class NewTask:
     thread_id: str | None
     sender_id: str | None = None
     terms: Terms = DEFAULT_TERMS
+    wrote_before: Callable[[datetime], bool] = lambda _: False
 
 
 async def add(conn: AsyncConnection, new: NewTask) -> str:
@@ -54,7 +57,8 @@ async def add(conn: AsyncConnection, new: NewTask) -> str:
     date = first_date(new.date, new.recurrence, new.timezone, at)
     words = plan_in_words(date, new.recurrence, new.timezone, new.terms, at)
     for task in await list_tasks(conn, Scope(new.session_id)):
-        if _is_same(task, new):
+        if _is_same(task, new, at):
+            words = plan_in_words(task.scheduled or date, new.recurrence, new.timezone, new.terms, at)
             return f"that is already scheduled as task {task.handle}: {words}"
     if await count_waiting(conn, new.session_id) >= MAX_TASKS:
         raise RefusedError(f"there are already {MAX_TASKS} tasks in this conversation; cancel one first")
@@ -76,8 +80,10 @@ async def add(conn: AsyncConnection, new: NewTask) -> str:
     return f"scheduled as task {short(new.id)}: {words}"
 
 
-def _is_same(task: Task, new: NewTask) -> bool:
+def _is_same(task: Task, new: NewTask, at: datetime) -> bool:
     same = ("channel_type", "platform_id", "thread_id", "content", "recurrence", "timezone", "terms")
-    waits = task.scheduled is not None and not task.under_way
-    dated = new.date in (None, task.scheduled)
-    return waits and dated and all(getattr(task, name) == getattr(new, name) for name in same)
+    if task.scheduled is None or task.under_way or any(getattr(task, name) != getattr(new, name) for name in same):
+        return False
+    if new.date is None or new.date == task.scheduled:
+        return True
+    return new.wrote_before(task.written) and is_same_again(new.date, task.scheduled, at - task.written)

@@ -4,7 +4,7 @@ import math
 from dataclasses import replace
 from typing import Any, Final
 
-from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT, MAX_USD
+from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT, MAX_USD, MIN_USD
 from adapters.registry import Registry
 from models.base import storable
 from models.series import CATCH_UPS, DEFAULT_TERMS, OVERLAPS, Terms
@@ -32,7 +32,7 @@ def check_terms(terms: Terms) -> None:
     _check(0 <= terms.jitter_seconds <= MAX_JITTER, f"jitter is from 0 to {MAX_JITTER} seconds (a day)")
     _check(0 <= terms.pause_after <= MAX_PAUSE_AFTER, f"pause-after is from 0 (never) to {MAX_PAUSE_AFTER} failures")
     usd = terms.daily_usd
-    _check(usd is None or (math.isfinite(usd) and 0 < usd <= MAX_USD), f"daily USD is more than 0, up to {MAX_USD:,}")
+    _check(usd is None or MIN_USD <= usd <= MAX_USD, f"daily USD is from {MIN_USD} to {MAX_USD:,}")
     script = terms.script or ""
     _check(len(script) <= MAX_SCRIPT, f"the script has {len(script)} characters; at most {MAX_SCRIPT} are taken")
     _check(storable(script) == script, "the script has characters in it that are no text")

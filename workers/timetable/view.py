@@ -53,6 +53,7 @@ class Task:
     sender_id: str | None
     content: dict[str, Any]  # of its message, with the prompt
     provider: str | None  # whose queue it runs on; None: the default one's
+    written: datetime  # when its row was
 
     @property
     def handle(self) -> str:

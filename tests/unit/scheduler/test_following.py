@@ -175,10 +175,10 @@ def test_a_run_is_missed_when_it_could_have_begun_more_than_a_quarter_of_an_hour
     instant = timedelta(microseconds=1)
     long_ago = NOON - timedelta(days=1)
     assert limit == timedelta(minutes=15)
-    for process_after, created_at in ((NOON, long_ago), (long_ago, NOON), (NOON, NOON)):
-        assert not is_missed(process_after, created_at, NOON + limit)
-        assert is_missed(process_after, created_at, NOON + limit + instant)
-    assert not is_missed(NOON, long_ago, NOON - timedelta(days=1))
+    for dates in ((NOON, long_ago, long_ago), (long_ago, NOON, NOON), (long_ago, long_ago, NOON), (NOON, NOON, NOON)):
+        assert not is_missed(*dates, NOON + limit)
+        assert is_missed(*dates, NOON + limit + instant)
+    assert not is_missed(NOON, long_ago, long_ago, NOON - timedelta(days=1))
 
 
 @dataclass
@@ -200,7 +200,7 @@ def _live(
     while scheduled < NOON + timedelta(days=2):
         could_begin = max(scheduled, created)
         began = _up(could_begin, down)
-        if catch_up == "skip" and is_missed(scheduled, created, began):
+        if catch_up == "skip" and is_missed(scheduled, created, created, began):
             run = Run(scheduled, could_begin, began, began)
             lived.missed.append(run)
         else:

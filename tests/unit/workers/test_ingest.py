@@ -73,7 +73,10 @@ REFUSALS: dict[str, tuple[dict[str, Any], str]] = {
         TASK | {"terms": {"jitter_seconds": 86_401}},
         "terms.jitter_seconds: Input should be less than or equal to 86400",
     ),
-    "a cap of nothing": (TASK | {"terms": {"daily_usd": 0}}, "terms.daily_usd: Input should be greater than 0"),
+    "a cap of nothing": (
+        TASK | {"terms": {"daily_usd": 0.009}},
+        "terms.daily_usd: Input should be greater than or equal to 0.01",
+    ),
     "a bad cron expression": (
         TASK | {"recurrence": "every day"},
         f"message: 'every day' is not a cron expression that ever comes due (Wrong number of fields); {EXAMPLES}",
