@@ -59,9 +59,9 @@ def show(message: Annotated[str, typer.Argument(help="the message's id (its end 
         row = await _one(desk, message)
         out.print(f"[bold]message {row.seq}[/bold] to {shown(row.folder)}, {row.kind}, {row.tries} tries")
         out.print(f"[red]{row.error_class}[/red]: {shown(row.error or '')}", soft_wrap=True)
-        out.print(f"[dim]id {row.id}, session {row.session_id}[/dim]")
+        out.print(f"[dim]id {shown(row.id)}, session {row.session_id}[/dim]")
         out.print_json(data=row.content)
-        out.print(f"try again: [bold]longshore dead retry {short(row.id)}[/bold]")
+        out.print(f"try again: [bold]longshore dead retry {shown(short(row.id))}[/bold]")
 
     run(command)
 
@@ -135,7 +135,7 @@ def _dead(rows: list[Any]) -> Table:
     for row in rows:
         text = str(row.content.get("text") or row.content.get("prompt") or row.kind)
         why = f"[red]{row.error_class}[/red] {shown(row.error or '')}"
-        table.add_row(short(row.id), shown(row.folder), str(row.tries), why, shown(text[:80]))
+        table.add_row(shown(short(row.id)), shown(row.folder), str(row.tries), why, shown(text[:80]))
     return table
 
 
@@ -146,7 +146,7 @@ def _rejected(rows: list[Any]) -> Table:
     for row in rows:
         when = row.created_at.strftime("%m-%d %H:%M:%S")
         what = json.dumps(row.payload.get("kwargs") or row.payload, ensure_ascii=False)
-        table.add_row(short(row.id), when, shown(row.reason), shown(what[:100]))
+        table.add_row(shown(short(row.id)), when, shown(row.reason), shown(what[:100]))
     return table
 
 
@@ -156,5 +156,5 @@ def _undelivered(rows: list[Any]) -> Table:
         table.add_column(name, no_wrap=name == "id")
     for row in rows:
         where = f"{row.channel_type}:{row.platform_id}"
-        table.add_row(short(row.id), shown(where), row.status, str(row.attempts), shown(row.error or ""))
+        table.add_row(shown(short(row.id)), shown(where), row.status, str(row.attempts), shown(row.error or ""))
     return table

@@ -328,7 +328,10 @@ def _script() -> str:
     loosens = [
         {
             "when": f"let {person} spend",
-            "play": [{"tool": "update_task", "with": {"taskId": _task_of(person), "dailyUsd": 5}}, {"answer": "{result}"}],
+            "play": [
+                {"tool": "update_task", "with": {"taskId": _task_of(person), "dailyUsd": 5}},
+                {"answer": "{result}"},
+            ],
         }
         for person in PEOPLE.values()
     ]

@@ -216,7 +216,9 @@ async def test_limits_are_tightened_by_anybody_and_loosened_by_admins(fleet: Fle
     for change in ({"dailyUsd": 1.5}, {"pauseAfter": 2}, {"dailyUsd": 1.5, "pauseAfter": 2}):
         assert "is changed" in await ask(fleet, ("update_task", {"taskId": task} | change), sender_id="mo")
     assert "is changed" in await ask(fleet, ("update_task", {"taskId": task, "dailyUsd": 9}), sender_id="sam")
-    assert "is changed" in await ask(fleet, ("update_task", {"taskId": task, "dailyUsd": 0, "pauseAfter": 0}), sender_id="olga")
+    assert "is changed" in await ask(
+        fleet, ("update_task", {"taskId": task, "dailyUsd": 0, "pauseAfter": 0}), sender_id="olga"
+    )
     [series] = await fleet.rows(Series)
     assert (series.daily_usd, series.pause_after) == (None, 0)
     assert "is changed" in await ask(fleet, ("update_task", {"taskId": task, "dailyUsd": 9}), sender_id="mo")

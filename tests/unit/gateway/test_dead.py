@@ -16,7 +16,7 @@ from gateway.cli.dead import _dead, _rejected, _undelivered
 def test_an_id_that_looks_like_markup_is_shown_as_it_is(table: Any) -> None:
     row = SimpleNamespace(
         id="task[/x]", folder="demo", tries=1, error_class="auth", error="x", content={"text": "x"}, reason="x",
-        received_at=datetime(2026, 1, 1, tzinfo=UTC), kwargs={}, source="x", channel_type="x", platform_id="x",
+        created_at=datetime(2026, 1, 1, tzinfo=UTC), payload={}, channel_type="x", platform_id="x",
         status="failed", attempts=1,
     )  # fmt: skip
     paper = io.StringIO()
