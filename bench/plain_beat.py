@@ -72,7 +72,8 @@ class Beat:
 
 
 def _entry(name: str, number: int) -> Any:
-    at = crontab(minute=number % 60, hour=(number // 60 + datetime.now(UTC).hour + 2) % 24, app=app)
+    later = 2 + number // 60 % 12  # hours: none comes due by itself while this runs
+    at = crontab(minute=number % 60, hour=(datetime.now(UTC).hour + later) % 24, app=app)
     place = {"options": {"queue": QUEUES[0], "ignore_result": True}}
     return ScheduleEntry(name, "plain.nothing", schedule=at, args=(name,), app=app, **place)
 

@@ -59,7 +59,11 @@ def start(past: str, tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[b
 
 @pytest.mark.spec("D6")
 @pytest.mark.parametrize(
-    ("how", "code"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)], ids=["killed", "stopped"]
+    ("how", "code"),
+    [
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, id="killed"),
+        pytest.param(signal.SIGINT, 130, id="stopped", marks=pytest.mark.long),
+    ],
 )
 def test_nothing_is_lost_when_it_ends_half_way(
     past: str, start: Callable[[], subprocess.Popen[bytes]], tmp_path: Path, how: signal.Signals, code: int

@@ -133,16 +133,16 @@ async def test_the_front_of_every_session_is_found_however_the_slices_fall(
     pruning._statements.cache_clear()
     try:
         await fleet.add_group(script=WITH_TOOL)
-        for number in range(5):
+        for number in range(4):
             for _ in range(number % 3):
                 await chat(fleet, "old", thread_id=f"t{number}")
         await grow_older(fleet.db, OLD)
-        for number in range(5):
-            for _ in range(3):
+        for number in range(4):
+            for _ in range(2):
                 await chat(fleet, "young", thread_id=f"t{number}")
         await prune(fleet)
-        assert Counter(row.content["text"] for row in await fleet.inbox()) == {"young": 15}
-        assert await count(fleet, MessageOut) == [15]
+        assert Counter(row.content["text"] for row in await fleet.inbox()) == {"young": 8}
+        assert await count(fleet, MessageOut) == [8]
         young = {row.turn_id for row in await fleet.inbox()}
         assert {row.turn_id for row in await fleet.events()} == young
         assert {row.turn_id for row in await fleet.rows(Step)} == young

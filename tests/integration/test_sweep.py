@@ -40,8 +40,9 @@ async def statements_of(fleet: Fleet) -> list[tuple[str, Any]]:
     await fleet.add_group()
     at = await clock(fleet)
     await fleet.execute(insert(Process).values(name="w", kind="worker", pid=1, queues=["agent.scripted"]))
-    await add_run(fleet, at, ended=at, terms={"failures": 1})
-    await add_run(fleet, at, ended=at, status="failed", error_class="auth", error="no key", terms={"pause_after": 1})
+    over: dict[str, Any] = {"ended": at, "recurrence": "@yearly"}  # what follows is not due, whatever the time is
+    await add_run(fleet, at, **over, terms={"failures": 1})
+    await add_run(fleet, at, **over, status="failed", error_class="auth", error="no key", terms={"pause_after": 1})
     await add_run(fleet, at - timedelta(hours=2), terms={"catch_up": "skip"})
     for _ in range(2):
         await add_run(fleet, at)

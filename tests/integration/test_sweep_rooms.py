@@ -326,6 +326,6 @@ async def test_a_worker_says_how_many_slots_it_has(
     try:
         await runtime._report(3)
         [process] = await fleet.rows(Process)
-        assert (process.slots, process.running) == (7, 3)
+        assert process.slots == 7
     finally:
         await runtime.close()

@@ -8,7 +8,6 @@ from sqlalchemy import delete, update
 
 from models import MessageIn, Series, Session
 from models.base import new_id, now
-from scheduler.recurrence import next_after
 from tests.support.fleet import Fleet
 from tests.support.outside import hear, make, wire
 from tests.support.runs import clock, runs_of
@@ -59,14 +58,15 @@ async def test_one_that_was_taken_is_a_duplicate_however_old_it_has_become(fleet
 async def test_dates_before_a_task_was_made_are_not_made_up_for(fleet: Fleet, terms: dict[str, Any]) -> None:
     """Its first run is late, and those between its date and its making were never missed by anybody."""
     await fleet.add_group()
-    date = (await clock(fleet)).replace(minute=0, second=0, microsecond=0) - 5 * HOUR
-    task = await take(fleet, process_after=date, recurrence="@hourly", terms=terms)
+    dates = [(await clock(fleet)).replace(second=0, microsecond=0) - hours * HOUR for hours in (5, 3, 1)]
+    each_day = f"{dates[0].minute} {','.join(str(date.hour) for date in dates)} * * *"
+    task = await take(fleet, process_after=dates[0], recurrence=each_day, terms=terms)
     await fleet.sweep()
     assert await fleet.answer_wakes() == ["completed"]
     await fleet.sweep()
     first, second = await runs_of(fleet, task.message_id)
-    assert (first.status, first.scheduled_for) == ("completed", date)
-    assert second.scheduled_for == next_after("@hourly", first.created_at)
+    assert (first.status, first.scheduled_for) == ("completed", dates[0])
+    assert second.scheduled_for == dates[0] + 24 * HOUR
 
 
 @pytest.mark.spec("S3")

@@ -4,12 +4,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from sqlalchemy import event, update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models import Approval, BudgetDay, MessageIn, Reservation, Session, Turn, Usage
+from models import Approval, BudgetDay, MessageIn, Reservation, Session, Turn, Usage, spending
 from models.base import new_id, now
 from models.budgets import TASK
 from models.inbox import BATCH_LIMIT
@@ -21,6 +23,7 @@ from tests.support.fleet import Fleet
 from tests.support.model_api import Call, ModelApi, refuse, reply, rule, script, stall
 from tests.support.model_api import Usage as Used
 from tests.support.series import due_task
+from workers import budget
 from workers.budget import Purse
 from workers.consent.approvals import decide
 from workers.refusals import RefusedError
@@ -35,6 +38,18 @@ CALL = reply("done", usage=Used(input=1_000_000, output=0, cache_read=0, cache_w
 async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ModelApi]:
     async with model_api(monkeypatch, script(rule(None, CALL, repeat=True))) as server:
         yield server
+
+
+@pytest.fixture(autouse=True)
+def one_day(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Budgets are a day's: for them it is noon, so that no midnight comes between."""
+    noon = datetime.now(UTC).replace(hour=12)
+
+    async def today(_: AsyncConnection) -> datetime:
+        return noon
+
+    monkeypatch.setattr(budget, "today", today)
+    monkeypatch.setattr(spending, "today", today)
 
 
 async def said(fleet: Fleet) -> list[str]:
