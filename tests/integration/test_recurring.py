@@ -188,14 +188,15 @@ async def test_every_missed_date_is_made_up_for_if_its_task_asks_for_that(fleet:
 @pytest.mark.spec("S3")
 async def test_a_run_that_is_too_late_is_passed_over_if_its_task_asks_for_that(fleet: Fleet) -> None:
     await fleet.add_group()
-    at = await clock(fleet)
-    series_id = await add_run(fleet, full_hour(at) - 2 * HOUR, terms={"catch_up": "skip", "failures": 2})
+    date = (await clock(fleet) - HOUR).replace(second=0, microsecond=0)
+    daily: dict[str, Any] = {"recurrence": each_day_at(date), "terms": {"catch_up": "skip", "failures": 2}}
+    series_id = await add_run(fleet, date, **daily)
     found = await fleet.sweep()
     assert found.wakes == []
     first, second = await runs_of(fleet, series_id)
     assert (first.status, first.error_class, first.turn_id) == ("discarded", None, None)
     assert first.error.startswith("missed: it could not begin within 15 minutes")
-    assert (second.status, second.scheduled_for) == ("pending", next_after("@hourly", first.status_changed_at))
+    assert (second.status, second.scheduled_for) == ("pending", date + DAY)
     [series] = await fleet.rows(Series)
     assert series.failures == 2  # that was no failure, and no success
 
