@@ -70,7 +70,9 @@ class Incoming(BaseModel):
     sender_id: Name | None = None
     sender_name: DisplayName | None = None
     is_mention: bool = False
-    process_after: datetime | None = Field(None, description="not before; with a UTC offset")
+    process_after: datetime | None = Field(
+        None, description="not before; with a UTC offset. With a recurrence: at most a day ago"
+    )
     recurrence: str | None = Field(
         None,
         max_length=100,
