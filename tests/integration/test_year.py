@@ -133,9 +133,11 @@ async def test_the_days_on_which_the_clock_is_changed_are_lived_through(fleet: F
     for zone in ZONES:
         for changed in clock_changes(zone, 2024):
             dates = Cron(recurrence).dates(changed - timedelta(hours=2), changed + timedelta(hours=26), zone)
-            place = {"platform_id": f"{zone} {changed:%B}", "timezone": zone, "process_after": dates[0]}
+            place = {"platform_id": f"{zone} {changed:%B}", "timezone": zone}
             terms = {"catch_up": "all"}
             sent = await fleet.send("look around", kind="task", recurrence=recurrence, terms=terms, **place)
+            then = {"process_after": dates[0], "scheduled_for": dates[0], "created_at": dates[0]}
+            await fleet.execute(update(MessageIn).where(MessageIn.id == sent.message_id).values(**then))
             expected[sent.message_id] = dates[:4]
     for _ in range(3):
         await fleet.sweep()
