@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from adapters.redaction import Redactor
-from workers.scripts import _BASH, MAX_DATA, MAX_LINE, FailedScriptError, Found, read_output
+from workers.scripts import _BASH, LIMITS, MAX_DATA, MAX_LINE, FailedScriptError, Found, read_output
 
 pytestmark = pytest.mark.spec("S4")
 
@@ -128,3 +128,9 @@ def test_half_a_script_is_not_begun(tmp_path: Path, text: str) -> None:
     ended = subprocess.run(["bash", "-c", _BASH, "script", "# end 1"], input=text, text=True, cwd=tmp_path, check=False)
     assert ended.returncode == 125
     assert not (tmp_path / "begun").exists()
+
+
+@pytest.mark.spec("S4")
+def test_a_script_has_so_much_time_and_so_many_words() -> None:
+    limits = (LIMITS.seconds, LIMITS.output_bytes)
+    assert (*limits, MAX_DATA) == (30, 1 << 20, 50_000)
