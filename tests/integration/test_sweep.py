@@ -10,7 +10,7 @@ from sqlalchemy import delete, event, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
 
-from models import Process, Round, Session
+from models import MessageIn, Process, Round, Session
 from models.base import now
 from models.errors import DatabaseDownError
 from scheduler.sweep import Found
@@ -189,3 +189,39 @@ async def test_a_sweep_that_finds_no_end_stops_after_a_while(fleet: Fleet, monke
     begun = rings(fleet, monkeypatch, full)
     assert await ring(fleet) == {"rung": upkeep.MAX_LOOKS}
     assert len(begun) == len(fleet.bells.deliveries) == upkeep.MAX_LOOKS
+
+
+@pytest.mark.spec("S1", "S5")
+async def test_a_session_whose_row_somebody_holds_is_left_to_them(fleet: Fleet) -> None:
+    """A sweep waits for nobody: it serves the others, of each kind, and comes back."""
+    if fleet.db.is_sqlite:
+        return  # one writer at a time
+    await fleet.add_group()
+    at = await clock(fleet)
+    kinds: dict[str, dict[str, Any]] = {
+        "due": {},
+        "missed": {"terms": {"catch_up": "skip"}},
+        "over": {"ended": at, "recurrence": "@yearly"},
+    }
+    chats = [await add_session(fleet) for _ in range(2)]
+    for session_id in chats:
+        chat = {"kind": "chat", "recurrence": None, "series_id": None, "content": {"text": "hello"}}
+        await add_run(fleet, at, session_id=session_id, **chat)
+    tasks = {kind: [await add_session(fleet) for _ in range(2)] for kind in kinds}
+    for kind, sessions in tasks.items():
+        for session_id in sessions:
+            await add_run(fleet, at - timedelta(hours=2 * (kind == "missed")), session_id=session_id, **kinds[kind])
+    held = [chats[0], *(sessions[0] for sessions in tasks.values())]
+    await fleet.execute(update(Session).where(Session.id.in_(held)).values(woken_at=None))
+
+    async def in_the_middle(conn: AsyncConnection) -> Found:
+        await conn.execute(update(Session).where(Session.id.in_(held)).values(activity="at it"))
+        async with asyncio.timeout(20):
+            return await fleet.sweep()
+
+    found = await fleet.db.transact(in_the_middle)
+    assert {wake.session_id for wake in found.wakes} == {chats[1], tasks["due"][1]}
+    rows = {row.session_id: row for row in await fleet.rows(MessageIn, MessageIn.recurred)}
+    assert [rows[session_id].status for session_id in tasks["missed"]] == ["pending", "discarded"]
+    followed = {row.session_id for row in await fleet.rows(MessageIn) if row.recurred}
+    assert followed == {tasks["over"][1]} | ({tasks["missed"][1]} & followed)

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 import time_machine
 from celery import Celery
-from celery.beat import ScheduleEntry, Scheduler
+from celery.apps.beat import Beat
+from celery.beat import ScheduleEntry, Scheduler, Service
 from celery.worker.request import Request
 
 from workers.app import app
@@ -82,3 +84,14 @@ def test_it_goes_on_evenly_when_its_clock_is_set(set_by: timedelta, monkeypatch:
             while scheduler.tick() == 0:
                 pass
     assert scheduler.rung.count("sweep") == 5
+
+
+@pytest.mark.spec("S1", "S5")
+def test_it_keeps_nothing_and_rings_for_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No schedule file, and no entries of Celery's own: whichever beat is started, wherever, rings the same."""
+    monkeypatch.chdir(tmp_path)
+    made = Service(app=app, scheduler_cls=Beat(app=app).scheduler_cls).get_scheduler()
+    assert sorted(made.schedule) == RINGS
+    made.sync()
+    made.close()
+    assert list(tmp_path.iterdir()) == []
