@@ -205,7 +205,7 @@ async def test_a_session_whose_row_somebody_holds_is_left_to_them(fleet: Fleet) 
     }
     chats = [await add_session(fleet) for _ in range(2)]
     for session_id in chats:
-        chat = {"kind": "chat", "recurrence": None, "series_id": None, "content": {"text": "hello"}}
+        chat: dict[str, Any] = {"kind": "chat", "recurrence": None, "series_id": None, "content": {"text": "hello"}}
         await add_run(fleet, at, session_id=session_id, **chat)
     tasks = {kind: [await add_session(fleet) for _ in range(2)] for kind in kinds}
     for kind, sessions in tasks.items():
