@@ -40,7 +40,7 @@ from workers.tool_server import ToolServer
 async def mcp_client_of(url: str, token: str) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {token}"}
     async with (
-        httpx2.AsyncClient(headers=headers, trust_env=False) as http,
+        httpx2.AsyncClient(headers=headers, trust_env=False, timeout=60) as http,
         Client(streamable_http_client(url, http_client=http)) as client,
     ):
         yield client
