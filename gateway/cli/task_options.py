@@ -41,7 +41,7 @@ OverlapOption = Annotated[
     Overlap | None, typer.Option("--overlap", help="dates that come while it runs: passed over, or run afterwards")
 ]
 Jitter = Annotated[
-    str | None, typer.Option("--jitter", metavar="SPAN", help="begin up to so much later, e.g. `10m`; `0m` for none")
+    str | None, typer.Option("--jitter", metavar="SPAN", help="begin up to so much later, e.g. `10m`; `none`: at once")
 ]
 PauseAfter = Annotated[
     int | None,
@@ -116,6 +116,8 @@ def named_terms(
 
 
 def _jitter(text: str) -> int:
+    if text in (NONE, "0"):
+        return 0
     try:
         seconds = parse_span(text)
     except MomentError as error:

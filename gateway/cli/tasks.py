@@ -173,7 +173,7 @@ def update(
 ) -> None:
     """Change a task: only what is named here.
 
-    `none` takes --every, --daily-budget or --script away; `default` takes back --provider or --model."""
+    `none` takes --every, --jitter, --daily-budget or --script away; `default` takes back --provider or --model."""
     changes: dict[str, Any] = named_terms(catch_up, overlap, jitter, pause_after, daily_budget, provider, model, script)
     if tz is not None:
         changes["timezone"] = checked_zone(tz)

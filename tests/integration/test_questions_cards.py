@@ -98,7 +98,7 @@ async def test_where_anybody_may_talk_anybody_may_answer(fleet: Fleet) -> None:
     assert (await press(fleet, card, "eve")).text.startswith("Thank you")
 
 
-@pytest.mark.spec("C7")
+@pytest.mark.spec("C7", "S6")
 async def test_a_question_nobody_answers_is_closed_by_the_sweep(fleet: Fleet, platform: Platform) -> None:
     _, card = await ask(fleet)
     await fleet.settle_down()

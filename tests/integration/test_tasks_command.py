@@ -153,7 +153,7 @@ async def test_pause_resume_update_run_now_and_cancel(cli: Cli, fleet: Fleet, tm
     assert {"script": "true", "daily_usd": 1.0, "jitter_seconds": 3600, "model": "m", "pause_after": 3}.items() <= (
         data["terms"].items()
     )
-    await cli("update", handle, "--script", "none", "--daily-budget", "none", "--jitter", "0m", "--model", "default")
+    await cli("update", handle, "--script", "none", "--daily-budget", "none", "--jitter", "none", "--model", "default")
     terms = (await shown(cli, handle))["terms"]
     assert [terms[name] for name in ("script", "daily_usd", "jitter_seconds", "model")] == [None, None, 0, None]
     await cli("update", handle, "--at", "2999-01-01 09:00")  # in the zone it has
