@@ -30,6 +30,8 @@ from tests.support.slack_api import SlackServer
 from tests.support.telegram_api import TelegramApi
 from tests.support.webhook_server import WebhookServer
 
+pytestmark = pytest.mark.xdist_group("harbour")
+
 WEBHOOK_SECRET = "a secret of the CRM"
 SCRIPT = """\
 - when: release

@@ -41,7 +41,11 @@ SECONDS = 1800 if FULL else 600
 OUTCOME = "outcome: completed"
 
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(SECONDS)]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(SECONDS),
+    pytest.mark.xdist_group("boundaries"),
+]
 
 
 @pytest.fixture(scope="module")

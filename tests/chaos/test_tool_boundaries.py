@@ -22,7 +22,11 @@ from tests.support.tool_boundary_marks import OVER, around_tools, never_left_out
 FULL = os.environ.get("LONGSHORE_CHAOS") == "full"
 STEPS = (1, 2, 3, 7)  # how far apart two deaths are, in boundaries around the tools
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(1800 if FULL else 300)]
+pytestmark = [
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.timeout(1800 if FULL else 300),
+    pytest.mark.xdist_group("tool boundaries"),
+]
 Report = Callable[[str], None]
 
 

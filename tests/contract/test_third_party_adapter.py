@@ -20,6 +20,8 @@ from adapters.packages.trust import Allowed
 from adapters.registry import Drivers
 from gateway.cli.main import app
 
+pytestmark = pytest.mark.xdist_group("parrot")
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "third_party_adapter"
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
 

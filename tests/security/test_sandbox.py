@@ -271,6 +271,7 @@ def told() -> dict[str, str]:
     return found
 
 
+@pytest.mark.xdist_group("attacks")
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_an_attack_from_inside_fails(told: dict[str, str], attack: str) -> None:
     assert told[attack].splitlines()[-1:] == ["tried"], told[attack]
