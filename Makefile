@@ -9,8 +9,8 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 up: $(VENV)/run
 	@$(BIN)/longshore up
 
-# Four at a time also on two cores: much of the time is waiting. One by one as they are collected, the longest first;
-# those that share what one module sets up (xdist_group) stay together.
+# Four at a time also on two cores: much of the time is waiting. Those that share what one module sets up (xdist_group)
+# stay together.
 test: check
 	$(BIN)/pytest -n 4 --dist loadgroup -m "not long"
 

@@ -6,6 +6,7 @@ is skipped."""
 import os
 import shutil
 import socket
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+FOLDER = len(Path(__file__).parts)  # how deep tests/unit and its like lie
 PROGRAMS = ("claude", "codex", "gemini", "opencode", "openclaw")
 _real_connect = socket.socket.connect
 
@@ -147,6 +149,22 @@ def _admin(url: str, statement: str) -> None:
 
 def _named(url: str, database: str) -> str:
     return make_url(url).set(database=database).render_as_string(hide_password=False)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Where several run at a time each folder's tests are spread over the whole run: those that wait for processes go
+    beside those that compute. The longest are not left for the end."""
+    if not hasattr(config, "workerinput"):
+        return
+    of_folder = Counter(item.path.parts[:FOLDER] for item in items)
+    seen: Counter[tuple[str, ...]] = Counter()
+    share: dict[str, float] = {}
+    for item in items:
+        folder = item.path.parts[:FOLDER]
+        end = 0.8 if folder[-1] in ("acceptance", "chaos") else 1.0
+        share[item.nodeid] = end * seen[folder] / of_folder[folder]
+        seen[folder] += 1
+    items.sort(key=lambda item: share[item.nodeid])
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -10,8 +10,8 @@ from sqlalchemy import delete, event, insert, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 from structlog.testing import capture_logs
 
-from models import MessageIn, Process, Round, Session
-from models.base import now
+from models import AgentGroup, MessageIn, Process, Round, Session
+from models.base import new_id, now
 from models.errors import DatabaseDownError
 from scheduler.sweep import Found
 from tasks import upkeep
@@ -62,15 +62,25 @@ async def statements_of(fleet: Fleet) -> list[tuple[str, Any]]:
     return [(sql, given) for sql, given in seen if re.match(r"\s*(SELECT|UPDATE|DELETE)", sql)]
 
 
+async def add_past(fleet: Fleet) -> None:
+    """So many finished messages that it makes a difference to the planner which index is used."""
+    session = {"session_id": await add_session(fleet), "channel_type": "local", "platform_id": "x", "kind": "chat"}
+    [group] = await fleet.rows(AgentGroup)
+    row = session | {"agent_group_id": group.id, "status": "completed", "content": {"text": "hello"}}
+    await fleet.insert(MessageIn, *(row | {"id": new_id(), "seq": seq} for seq in range(1, 1001)))
+
+
 @pytest.mark.spec("S1", "S6")
 async def test_no_table_is_read_from_end_to_end(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.ringing.NEAR", 0)  # so that it also looks at all that is due
     await fleet.execute(delete(Process))
     statements = await statements_of(fleet)
+    await add_past(fleet)
 
     async def plans(conn: AsyncConnection) -> list[tuple[str, str]]:
         is_sqlite = fleet.db.is_sqlite
         if not is_sqlite:
+            await conn.exec_driver_sql("ANALYZE")
             await conn.exec_driver_sql("SET LOCAL enable_seqscan = off")  # used then only where there is no other way
         found = []
         for sql, given in statements:
