@@ -9,10 +9,10 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 up: $(VENV)/run
 	@$(BIN)/longshore up
 
-# Four at a time also on two cores: much of the time is waiting. Those that share what one module sets up (xdist_group)
+# Three at a time also on two cores: much of the time is waiting. Those that share what one module sets up (xdist_group)
 # stay together.
 test: check
-	$(BIN)/pytest -n 4 --dist loadgroup -m "not long"
+	$(BIN)/pytest -n 3 --dist loadgroup -m "not long"
 
 # What `make test` leaves out because it takes minutes: more of the slow CLI agents, more pools and signals.
 test-long: $(VENV)/dev
