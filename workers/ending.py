@@ -101,7 +101,7 @@ class Ending:
         agent wants the conversation to begin anew."""
         turn = self._turn
         outbound = self._outbound(results, turn.id)
-        events = [*self._journal.take(), TurnEnded(status="completed")]
+        events = self._last_events(TurnEnded(status="completed"), results)
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
             released, _ = await self._let_go(conn, events, memory, messages=len(outbound))
@@ -125,6 +125,11 @@ class Ending:
             return ended, stored
 
         return await self._commit(work)
+
+    def _last_events(self, ended: TurnEnded, answers: Sequence[Result] = ()) -> list[AnyEvent]:
+        """All that is not on record yet. An answer is told of when it leaves, not when it is heard: the attempt may be
+        lost in between, and the next says it again."""
+        return [*self._journal.take(), *(answer for answer in answers if answer.text.strip()), ended]
 
     async def _let_go(
         self, conn: AsyncConnection, events: list[AnyEvent], memory: Memory, *, messages: int = 0, **how: Any
@@ -183,7 +188,7 @@ class Ending:
         status: Literal["parked", "waiting"] = "parked" if rest.parked else "waiting"
         why = {"error": failure.message, "error_class": failure.error_class}
         ended = TurnEnded(status=status, retry_in=round(rest.seconds, 1), **why)
-        events = [*self._journal.take(), ended]
+        events = self._last_events(ended, memory.answers)
         uncounted: dict[str, Any] = {} if rest.counted else {"tries": MessageIn.tries - 1}
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
@@ -207,7 +212,7 @@ class Ending:
         turn = self._turn
         why = f"{turn.provider}: {failure.message}; going on with {choice.provider}"
         ended = TurnEnded(status="handed_over", error=why, error_class=failure.error_class)
-        events = [*self._journal.take(), ended]
+        events = self._last_events(ended)
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
             released = await release(conn, turn.lease, events=count_lasting(events), ring=True)
@@ -224,7 +229,8 @@ class Ending:
         """Put the turn away until a person has answered, or for as long as it waits at most. `is_decided`: whether what
         it waits for has come meanwhile."""
         turn = self._turn
-        events = [*self._journal.take(), TurnEnded(status="parked", error=parked.reason, retry_in=parked.seconds)]
+        ended = TurnEnded(status="parked", error=parked.reason, retry_in=parked.seconds)
+        events = self._last_events(ended, memory.answers)
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
             released, said = await self._let_go(
@@ -245,14 +251,12 @@ class Ending:
     async def _bury(self, failure: Failure, memory: Memory) -> Ended:
         turn, place = self._turn, self._reply_to
         status = "cancelled" if failure.error_class is ErrorClass.CANCELLED else "failed"
-        events: list[AnyEvent] = [
-            *self._journal.take(),
-            TurnEnded(
-                status="cancelled" if status == "cancelled" else "failed",
-                error=failure.message,
-                error_class=failure.error_class,
-            ),
-        ]
+        ended = TurnEnded(
+            status="cancelled" if status == "cancelled" else "failed",
+            error=failure.message,
+            error_class=failure.error_class,
+        )
+        events = self._last_events(ended, memory.answers)
         numbers = ", ".join(str(message.seq) for message in turn.messages)
         key, why = f"{turn.id}:dead", f"{failure.error_class}: {quoted(failure.message)}"
 
@@ -304,7 +308,7 @@ class Ending:
     async def hand_over(self, memory: Memory = NOTHING_NEW) -> Ended:
         """This process is leaving. The try does not count, and another worker goes on at once."""
         turn = self._turn
-        events = [*self._journal.take(), TurnEnded(status="handed_over")]
+        events = self._last_events(TurnEnded(status="handed_over"), memory.answers)
 
         async def work(conn: AsyncConnection) -> tuple[Ended, list[Envelope]]:
             released, said = await self._let_go(conn, events, memory, ring=True)

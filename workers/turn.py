@@ -413,6 +413,7 @@ class _Attempt:
         match event:
             case Result():
                 self._heard.results.append(event)
+                return  # told of when it leaves
             case UsageReport():
                 self._heard.usage.append(event)
             case SessionStarted():
@@ -423,7 +424,7 @@ class _Attempt:
             case ToolResult(id=call_id) if self._tools is not None and call_id in self._tools.told:
                 return
         # The last things a provider says are written with the turn's end; the tool box writes a call with its step.
-        self._journal.add(event, soon=not isinstance(event, Result | UsageReport | SessionStarted | Failed | ToolCall))
+        self._journal.add(event, soon=not isinstance(event, UsageReport | SessionStarted | Failed | ToolCall))
 
     async def _stopped(self) -> Ended:
         """Somebody stopped this attempt; what that means for the turn depends on who."""

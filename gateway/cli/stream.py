@@ -45,6 +45,7 @@ class EventPrinter:
         self._used: list[UsageReport] = []
         self._writing: tuple[str | None, bool] | None = None  # whose text or thought stands on the current line
         self._thoughts: dict[str | None, str] = {}
+        self._written: dict[str | None, str] = {}  # what of each turn stands there, as its pieces came
 
     def show(self, item: Envelope) -> None:
         if isinstance(item.event, Thinking):
@@ -52,6 +53,8 @@ class EventPrinter:
             return
         if thought := self._thoughts.pop(item.turn, None):
             self._console.print(f"{self._head(item)}{_THOUGHT} {shown(thought)}[/]", soft_wrap=True)
+        if isinstance(item.event, TurnEnded):
+            self._written.pop(item.turn, None)
         if isinstance(item.event, UsageReport):
             self._used.append(item.event)
         elif isinstance(item.event, TextDelta):
@@ -81,12 +84,18 @@ class EventPrinter:
             self._writing = item.turn, thought
         # Control characters could move the cursor or colour what follows: a model's text is not trusted.
         self._write(visible(text), "dim italic" if thought else "")
+        if not thought:
+            self._written[item.turn] = self._written.get(item.turn, "") + text
 
     def _write(self, text: str, style: str) -> None:
         self._console.print(Text(text, style), end="", soft_wrap=True)
 
     def _is_writing(self, item: Envelope) -> bool:
         return self._writing == (item.turn, False)
+
+    def _was_written(self, item: Envelope, text: str) -> bool:
+        """Results come with the turn's end, after whatever else there was to tell."""
+        return self._is_writing(item) or text.strip() in self._written.get(item.turn, "")
 
     def _line(self, item: Envelope) -> str | None:
         match item.event:
@@ -120,7 +129,7 @@ class EventPrinter:
                 return f"[cyan]  {'✓' if ok else '✗'} {shown(name)}[/cyan]"
             case ToolProgress(name=name, elapsed=elapsed):
                 return f"[dim]  … {shown(name)} {elapsed:g} s[/dim]"
-            case Message(text=text) | Result(text=text) if not self._is_writing(item):
+            case Message(text=text) | Result(text=text) if not self._was_written(item, text):
                 # Nobody saw it being written: show it whole.
                 return f"[green]│[/green] {shown(text)}"
             case Progress(text=text) | Stderr(text=text):

@@ -5,8 +5,11 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 import redis.asyncio
+from sqlalchemy import update
 
 from adapters.events import Envelope, TextDelta
+from models import Session
+from models.base import now
 from tests.support.fleet import Fleet
 from workers.events import Follower, Publisher, channel_of, redis_client
 
@@ -25,6 +28,15 @@ async def client(redis_url: str) -> AsyncIterator[redis.asyncio.Redis]:
     client = redis_client(redis_url)
     yield client
     await client.aclose()
+
+
+TWO_TRIES = """
+- play:
+    - answer: done
+    - touch: notes.txt
+    - fail: {class: transport, message: cut off}
+      until_attempt: 2
+"""
 
 
 async def _read(follower: Follower, until: Callable[[list[Envelope]], bool]) -> list[Envelope]:
@@ -56,6 +68,23 @@ async def test_a_late_reader_gets_everything_from_the_table(fleet: Fleet, client
         "result", "turn_ended",
     ]  # fmt: skip
     assert _numbers(seen) == list(range(1, len(seen) + 1))
+
+
+@pytest.mark.spec("M8", "P2")
+async def test_an_answer_is_told_of_when_it_leaves_and_once(fleet: Fleet) -> None:
+    """Not when it is heard: the attempt that said it may be lost, and the next says it again."""
+    await fleet.add_group(script=TWO_TRIES)
+    await fleet.send()
+    assert await fleet.answer_wakes() == ["waiting"]
+    assert "result" not in {row.type for row in await fleet.events()}
+    await fleet.execute(update(Session).values(resume_after=now(-1), woken_at=None))
+    await fleet.sweep()
+    assert await fleet.answer_wakes() == ["completed"]
+    assert [row.type for row in await fleet.events()] == [
+        "turn_started", "usage", "files_touched", "failed", "turn_ended",
+        "turn_started", "usage", "files_touched", "result", "turn_ended",
+    ]  # fmt: skip
+    assert [row.content["text"] for row in await fleet.outbox()] == ["done"]
 
 
 @pytest.mark.spec("P2", "G2")

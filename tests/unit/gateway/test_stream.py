@@ -13,6 +13,7 @@ from adapters.events import (
     DeliveryChanged,
     Envelope,
     Failed,
+    FilesTouched,
     Message,
     MessagesJoined,
     Progress,
@@ -115,6 +116,13 @@ def test_text_appears_as_it_is_written_and_is_not_repeated() -> None:
 @pytest.mark.spec("G4")
 def test_a_result_nobody_saw_being_written_is_shown_whole() -> None:
     assert Screen().show(Result(text="Good morning")).close() == "│ Good morning\n"
+
+
+@pytest.mark.spec("G4")
+def test_a_result_that_was_seen_being_written_is_not_shown_again_at_the_end() -> None:
+    screen = Screen().show(TextDelta(text="All "), TextDelta(text="done."), FilesTouched(paths=("a.txt",)))
+    assert screen.show(Result(text="All done."), TurnEnded(status="completed")).close().count("All done.") == 1
+    assert screen.show(Result(text="All done."), turn="t2").close().count("All done.") == 2
 
 
 @pytest.mark.spec("G4")
