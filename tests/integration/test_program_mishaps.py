@@ -99,7 +99,7 @@ async def test_what_it_has_answered_leaves_although_the_turn_goes_on_later(
     diarist.breaks = 1
     accepted = await fleet.send(f"answer the first\n{then}")
     assert await fleet.answer_wakes() in (["parked"], ["waiting"])
-    assert await answers(fleet) == ["the first"]
+    assert await answers(fleet) == await _told(fleet) == ["the first"]
     if then != "break":
         await approve(fleet)
     await fleet.execute(update(Session).values(resume_after=now()))
@@ -107,6 +107,11 @@ async def test_what_it_has_answered_leaves_although_the_turn_goes_on_later(
     first, last = await answers(fleet)
     assert first == "the first"
     assert last.startswith("answer the first")
+    assert await _told(fleet) == [first, last]
+
+
+async def _told(fleet: Fleet) -> list[str]:
+    return [row.payload["text"] for row in await fleet.events() if row.type == "result"]
 
 
 @pytest.mark.spec("M17")

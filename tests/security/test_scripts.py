@@ -4,8 +4,7 @@ agent's folder and nothing else, and no secret comes out of it."""
 import asyncio
 import os
 import secrets
-import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.redaction import process_redactor
 from models.base import Base
-from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from tests.support.series import due_task, script_steps
-from tests.support.servers import private_folder
 
 pytestmark = [pytest.mark.spec("S4", "T6"), pytest.mark.parametrize("database_kind", ["sqlite"])]
 
@@ -35,15 +32,8 @@ def _known_secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture
-async def fleet(make_fleet: MakeFleet) -> AsyncIterator[Fleet]:
-    """Its workspaces lie where the sandbox's user can come, also if the tests are root's."""
-    root = private_folder()
-    fleet = await make_fleet(workspace_root=root / "workspaces")
-    assert await fleet.runtime.sandbox() is not None, "these tests need a sandbox"
-    try:
-        yield fleet
-    finally:
-        shutil.rmtree(root)
+def fleet(sandboxed_fleet: Fleet) -> Fleet:
+    return sandboxed_fleet
 
 
 async def run(fleet: Fleet, script: str) -> str:

@@ -3,9 +3,7 @@ through, the agent is told what was wrong, and the turn lives on to answer."""
 
 import io
 import os
-import shutil
 import zipfile
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import yaml
 from models import Step
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from tests.support.servers import private_folder
 
 pytestmark = pytest.mark.parametrize("database_kind", ["sqlite"])
 
@@ -23,15 +20,8 @@ PYTHON = "python3"
 
 
 @pytest.fixture
-async def fleet(make_fleet: MakeFleet) -> AsyncIterator[Fleet]:
-    """Its workspaces lie where the sandbox's user can come, also if the tests are root's."""
-    root = private_folder()
-    fleet = await make_fleet(workspace_root=root / "workspaces")
-    assert await fleet.runtime.sandbox() is not None, "these tests need a sandbox"
-    try:
-        yield fleet
-    finally:
-        shutil.rmtree(root)
+def fleet(sandboxed_fleet: Fleet) -> Fleet:
+    return sandboxed_fleet
 
 
 async def play(fleet: Fleet, tool: str, policy: dict[str, Any] | None = None, **arguments: Any) -> str:
