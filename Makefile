@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: up test test-long clis check chaos bench spec format clean
+.PHONY: up test test-long clis browser check chaos bench spec format clean
 
 up: $(VENV)/run
 	@$(BIN)/longshore up
@@ -12,6 +12,7 @@ up: $(VENV)/run
 # Three at a time also on two cores: much of the time is waiting. Those that share what one module sets up (xdist_group)
 # stay together.
 test: check
+	-@$(MAKE) --no-print-directory browser
 	$(BIN)/pytest -n 3 --dist loadgroup -m "not long"
 
 # What `make test` leaves out because it takes minutes: more of the slow CLI agents, more pools and signals.
@@ -21,6 +22,10 @@ test-long: $(VENV)/dev
 # The CLI agents, pinned, from npm into .clis; a part of them: make clis CLIS="claude codex"
 clis: | $(VENV)/bin/python
 	@$(BIN)/python deploy/clis/install.py $(CLIS)
+
+# A Chromium for tests/browser: one on the PATH, else npm's into .browser. Without one those tests fail, and only they.
+browser: | $(VENV)/bin/python
+	@$(BIN)/python deploy/browser/install.py
 
 # Lint, types and import rules.
 check: $(VENV)/dev
@@ -45,7 +50,7 @@ format: $(VENV)/dev
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .clis *.egg-info build
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .clis .browser *.egg-info build
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -1,4 +1,4 @@
-"""`python -m bench [a b c d e schedules streams sandbox files clis] [--quick]`: Longshore beside its peers, in one run.
+"""`python -m bench [a b c d e schedules http streams events sandbox files clis] [--quick]`: Longshore beside its peers.
 
 Real processes, a Valkey and a PostgreSQL of its own, all in a temporary folder; ends what it starts."""
 
@@ -13,7 +13,20 @@ from functools import partial
 from rich.console import Console
 from rich.markup import escape
 
-from bench import clis, files, first_event, memory, path, sandbox, schedules, streams, sweeps, wakes
+from bench import (
+    clis,
+    event_latency,
+    files,
+    first_event,
+    http_intake,
+    memory,
+    path,
+    sandbox,
+    schedules,
+    streams,
+    sweeps,
+    wakes,
+)
 from bench.bare_clis import CLIS
 from bench.figures import Figure, as_markdown, as_table
 from bench.plain import settings_differ
@@ -31,7 +44,9 @@ PARTS: dict[str, tuple[Part, tuple[DatabaseKind, ...]]] = {
     "d": (memory.measure, ("postgresql",)),
     "e": (sweeps.measure, BOTH),
     "schedules": (schedules.measure, BOTH),
+    "http": (http_intake.measure, BOTH),
     "streams": (streams.measure, ("postgresql",)),
+    "events": (event_latency.measure, ("postgresql",)),
     "sandbox": (sandbox.measure, ("postgresql",)),
     "files": (files.measure, ("postgresql",)),
     **{cli.name: (partial(clis.measure, cli), ("postgresql",)) for cli in CLIS},

@@ -13,9 +13,11 @@ class Scale:
     turns: int = 100  # turns per repeat
     chains: int = 60  # messages per repeat that go the whole path
     samples: int = 60  # latencies per repeat
+    requests: int = 1600  # over HTTP, per repeat
     waiting: int = 1000  # sessions that wait at the same time
     streams: int = 500  # model calls at the same time
     streamed: int = 750  # turns per repeat that stream
+    subscribers: int = 200  # readers of events at the same time
     few_rows: int = 10_000
     many_rows: int = 1_000_000
     sweeps: int = 10  # per repeat
@@ -27,8 +29,8 @@ class Scale:
 
 FULL = Scale()
 QUICK = Scale(
-    repeats=1, noops=200, turns=100, chains=60, samples=20, waiting=100, streams=50, streamed=100,
-    few_rows=1_000, many_rows=50_000, sweeps=5, timetables=(500, 1_000, 5_000), many_due=2_000,
+    repeats=1, noops=200, turns=100, chains=60, samples=20, requests=320, waiting=100, streams=50, streamed=100,
+    subscribers=20, few_rows=1_000, many_rows=50_000, sweeps=5, timetables=(500, 1_000, 5_000), many_due=2_000,
     peer_seconds=1,
     sqlite_too=False,
 )  # fmt: skip

@@ -72,6 +72,10 @@ class Workers:
         """The same command line; the level of its log is set as ours sets it."""
         return self._start("bench.plain", name, queues, concurrency, "-l", "INFO", *(["-P", pool] if pool else []))
 
+    def program(self, name: str, command: list[str]) -> Child:
+        """Anything else, in the same surroundings."""
+        return self._supervisor.start(name, command, self._environment)
+
     def _start(self, app: str, name: str, queues: str, concurrency: int, *more: str) -> Child:
         command = [
             sys.executable, "-m", "celery", "-A", app, "worker", "-n", f"{name}@bench", "-Q", queues,

@@ -9,12 +9,11 @@ from typing import Literal
 from redis.exceptions import AuthenticationError, RedisError
 from sqlalchemy import select
 
-from adapters.contracts import Detection
 from adapters.errors import AdapterError
 from adapters.registry import Registry
 from adapters.sandbox.choice import make_sandbox
 from adapters.station import ProgramProvider
-from gateway.keys import missing_key
+from gateway.provider_states import ask
 from models import schema
 from models.base import AnyRow
 from models.database import Database, database_clock, database_url, shown
@@ -26,6 +25,7 @@ from models.lookup import counts
 from models.web_chats import WEB
 from workers.bells import agent_queue
 from workers.events import redis_client
+from workers.queues import look, queue_names
 from workers.settings import Settings
 
 State = Literal["ok", "warning", "problem"]
@@ -60,7 +60,7 @@ async def examine(settings: Settings, registry: Registry) -> AsyncIterator[Check
                 yield check
         finally:
             await db.close()
-    async for check in _broker(settings):
+    async for check in _broker(settings, registry):
         yield check
     yield await examine_sandbox(settings)
 
@@ -108,15 +108,15 @@ async def _providers(db: Database, settings: Settings, registry: Registry) -> As
         yield Check("default provider", "warning", detail, f"set it to one of: {', '.join(registry.providers.names)}")
     names = sorted({*registry.providers.names, *wanted})
     # Programs take a while to say who they are.
-    looks = await asyncio.gather(*(_detect(registry, name) for name in names))
-    for name, detection in zip(names, looks, strict=True):
-        if isinstance(detection, AdapterError):
+    for one in await asyncio.gather(*(ask(registry, name) for name in names)):
+        name, detection = one.name, one.detection
+        if detection is None:
             why = "groups use it: install it, or set another provider"
-            yield Check(f"provider {name}", "problem", str(detection), why)
+            yield Check(f"provider {name}", "problem", one.error or "it says nothing", why)
         elif not detection.installed and name not in wanted:
             continue  # nobody misses it
-        elif missing := missing_key(name):
-            yield Check(f"provider {name}", "warning", f"{missing} is not set", "set it where the workers run")
+        elif one.missing_key:
+            yield Check(f"provider {name}", "warning", f"{one.missing_key} is not set", "set it where the workers run")
         elif not detection.installed:
             yield Check(f"provider {name}", "warning", detection.details, "install it where the workers run")
         else:
@@ -129,15 +129,8 @@ async def _used(db: Database, settings: Settings) -> set[str]:
     return {provider or settings.default_provider for provider in rows.scalars()}
 
 
-async def _detect(registry: Registry, name: str) -> Detection | AdapterError:
-    try:
-        return await registry.providers.get(name).detect()
-    except AdapterError as error:
-        return error
-
-
 async def _fleet(db: Database, settings: Settings, registry: Registry) -> AsyncIterator[Check]:
-    alive = await db.read(lambda conn: living_processes(conn, max(30.0, settings.lease_seconds)))
+    alive = await db.read(lambda conn: living_processes(conn, settings.alive_seconds))
     workers = [process for process in alive if process.kind == "worker"]
     served = {queue for process in workers for queue in process.queues}
     wanted = await _used(db, settings)
@@ -161,10 +154,7 @@ async def _fleet(db: Database, settings: Settings, registry: Registry) -> AsyncI
 
 async def _channels(db: Database, settings: Settings, registry: Registry) -> AsyncIterator[Check]:
     """Those that are configured here, with who hears them; the others in one line."""
-    kinds = {
-        process.kind
-        for process in await db.read(lambda conn: living_processes(conn, max(30.0, settings.lease_seconds)))
-    }
+    kinds = {process.kind for process in await db.read(lambda conn: living_processes(conn, settings.alive_seconds))}
     listeners = {row.name: row for row in await db.read(all_listeners)}
     off = []
     for name in registry.channels.names:
@@ -207,13 +197,14 @@ async def _rows(db: Database) -> AsyncIterator[Check]:
             yield Check(name, "warning", f"{found[name]} rows", f"see: {command}")
 
 
-async def _broker(settings: Settings) -> AsyncIterator[Check]:
+async def _broker(settings: Settings, registry: Registry) -> AsyncIterator[Check]:
     if not settings.redis_url:
         yield Check("broker", "problem", "REDIS_URL is not set", "set it, or run `make up` in this folder")
         return
     client = redis_client(settings.redis_url)
     try:
         info = await client.info()
+        found = await look(client, queue_names(registry)) if settings.broker == settings.redis_url else []
     except AuthenticationError:
         yield Check("broker", "problem", "the password in REDIS_URL is refused", "correct it")
         return
@@ -232,3 +223,8 @@ async def _broker(settings: Settings) -> AsyncIterator[Check]:
     if not info.get("aof_enabled"):
         detail = "no append-only file: a restart forgets queued producers' messages"
         yield Check("broker durability", "warning", detail, "set appendonly yes")
+    for stray in found:
+        if not stray.is_ours:
+            detail = f"{stray.waiting} messages for this fleet lie in the list {stray.name!r}, which nobody reads"
+            remedy = f"a producer names a wrong queue: correct it, then: longshore queues rescue {stray.name}"
+            yield Check("stray queue", "warning", detail, remedy)

@@ -1,5 +1,6 @@
 """Tables, one file per aggregate, with the statements that read and change them beside them."""
 
+from models.audit import Audit
 from models.base import Base, new_id, now
 from models.budgets import BudgetDay, Reservation
 from models.cards import Card
@@ -18,6 +19,7 @@ from models.programs import ProgramState
 from models.rounds import Round
 from models.series import Series
 from models.sessions import Lease, Session
+from models.sign_ins import SignIn
 from models.tokens import Token
 from models.turns import Step, Turn
 
@@ -25,6 +27,7 @@ __all__ = [
     "AgentGroup",
     "AgentGroupMember",
     "Approval",
+    "Audit",
     "Base",
     "BudgetDay",
     "Card",
@@ -47,6 +50,7 @@ __all__ = [
     "Round",
     "Series",
     "Session",
+    "SignIn",
     "Step",
     "Token",
     "TranscriptItem",

@@ -1,13 +1,16 @@
 """Agents (agent_groups), places on platforms (messaging_groups) and which agent listens where (wirings)."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import (
     Boolean,
     CheckConstraint,
+    ColumnElement,
     ForeignKey,
     Integer,
+    Select,
     String,
     UniqueConstraint,
     delete,
@@ -16,7 +19,7 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import InstrumentedAttribute, Mapped, mapped_column
 
 from models.base import AnyRow, Base, Id, Json, Timestamp, given, new_id, now, values
 from models.upsert import insert_ignoring
@@ -103,6 +106,12 @@ async def how_it_runs(conn: AsyncConnection, agent_group_id: str) -> AnyRow:
     return (await conn.execute(_RUNS, values(id=agent_group_id))).one()
 
 
+async def agent_groups(conn: AsyncConnection) -> list[AnyRow]:
+    """Without the fleet's own, which begin with a dot and never run."""
+    query = select(AgentGroup.__table__).where(~AgentGroup.folder.startswith(".")).order_by(AgentGroup.folder)
+    return list((await conn.execute(query)).all())
+
+
 async def agent_folders(conn: AsyncConnection) -> list[str]:
     """Without the fleet's own, which begin with a dot and never run."""
     query = select(AgentGroup.folder).where(~AgentGroup.folder.startswith(".")).order_by(AgentGroup.folder)
@@ -153,22 +162,48 @@ async def wirings_of(conn: AsyncConnection, channel_type: str, platform_id: str)
     return list((await conn.execute(_WIRINGS, values(channel=channel_type, place=platform_id))).all())
 
 
-async def all_wirings(conn: AsyncConnection) -> list[AnyRow]:
-    """By place, each in the order in which its agents are asked."""
-    query = (
+def _whole_wirings() -> Select[Any]:
+    return (
         select(Wiring.__table__, MessagingGroup.channel_type, MessagingGroup.platform_id, AgentGroup.folder)
         .add_columns(MessagingGroup.unknown_sender_policy)
         .join(MessagingGroup, MessagingGroup.id == Wiring.messaging_group_id)
         .join(AgentGroup, AgentGroup.id == Wiring.agent_group_id)
-        .order_by(
-            MessagingGroup.channel_type,
-            MessagingGroup.platform_id,
-            Wiring.priority.desc(),
-            Wiring.created_at,
-            Wiring.id,
-        )
+    )
+
+
+async def all_wirings(conn: AsyncConnection) -> list[AnyRow]:
+    """By place, each in the order in which its agents are asked."""
+    query = _whole_wirings().order_by(
+        MessagingGroup.channel_type,
+        MessagingGroup.platform_id,
+        Wiring.priority.desc(),
+        Wiring.created_at,
+        Wiring.id,
     )
     return list((await conn.execute(query)).all())
+
+
+async def wirings_page(
+    conn: AsyncConnection,
+    mine: Callable[[InstrumentedAttribute[str]], ColumnElement[bool]],
+    limit: int,
+    after: str | None = None,
+) -> list[AnyRow]:
+    """The same by id, which sorts by when they were made; `after`: the last id that was seen."""
+    query = _whole_wirings().where(mine(Wiring.agent_group_id), Wiring.id > (after or ""))
+    return list((await conn.execute(query.order_by(Wiring.id).limit(limit))).all())
+
+
+async def find_wiring(conn: AsyncConnection, wiring_id: str) -> AnyRow | None:
+    found: AnyRow | None = (await conn.execute(_whole_wirings().where(Wiring.id == wiring_id))).one_or_none()
+    return found
+
+
+async def wiring_at(conn: AsyncConnection, folder: str, channel_type: str, platform_id: str) -> AnyRow | None:
+    place = (MessagingGroup.channel_type == channel_type, MessagingGroup.platform_id == platform_id)
+    query = _whole_wirings().where(AgentGroup.folder == folder, *place)
+    found: AnyRow | None = (await conn.execute(query)).one_or_none()
+    return found
 
 
 async def remove_wiring(conn: AsyncConnection, messaging_group_id: str, agent_group_id: str) -> bool:

@@ -111,6 +111,10 @@ class MessageIn(Base):
     thread_id: Mapped[str | None] = mapped_column(String(255))
     platform_message_id: Mapped[str | None] = mapped_column(String(255))
     sender_id: Mapped[str | None] = mapped_column(String(255))
+    # Who is to run it, where somebody has chosen: one that was tried again, or is replayed, on another provider.
+    provider: Mapped[str | None] = mapped_column(String(100))
+    model: Mapped[str | None] = mapped_column(String(200))
+    replay_of: Mapped[str | None] = mapped_column(Id)  # the message this is a copy of
     content: Mapped[dict[str, Any]] = mapped_column(Json)
     error_class: Mapped[str | None] = mapped_column(String(30))
     error: Mapped[str | None] = mapped_column(Words)
@@ -138,6 +142,8 @@ _SHOWN = (
     _table.c.platform_id,
     _table.c.thread_id,
     _table.c.sender_id,
+    _table.c.provider,
+    _table.c.model,
     _table.c.content,
     _table.c.created_at,
 )
@@ -177,19 +183,21 @@ def batch(due: Sequence[AnyRow]) -> list[AnyRow]:
 
 def _travels_alone(row: AnyRow) -> bool:
     """One that failed before may be what breaks turns. One of a series has terms (a script, a budget, a provider) that
-    would be everybody's."""
-    return row.tries >= TRAVELS_ALONE_AFTER or row.series_id is not None
+    would be everybody's; and so would be the provider of one that names who is to run it."""
+    return row.tries >= TRAVELS_ALONE_AFTER or row.series_id is not None or row.provider is not None
 
 
 def joining(due: Sequence[AnyRow]) -> list[AnyRow]:
     """Those of the due messages that join a turn under way: up to the first that wants a turn of its own. One that
     failed before does not join: it may be what breaks turns. A task that has come due meanwhile waits for its own, and
-    what people say passes it by."""
+    what people say passes it by. None joins a turn that somebody has put on a provider: only one message was meant."""
+    if any(row.turn_id is not None and row.provider is not None for row in due):
+        return []
     joined: list[AnyRow] = []
     for row in due[:BATCH_LIMIT]:
         if row.turn_id is not None or row.series_id is not None:
             continue
-        if row.follow_up == "separate" or row.tries >= TRAVELS_ALONE_AFTER:
+        if row.follow_up == "separate" or row.tries >= TRAVELS_ALONE_AFTER or row.provider is not None:
             break
         joined.append(row)
     return joined if any(row.wakes for row in joined) else []
@@ -243,6 +251,19 @@ async def settle(conn: AsyncConnection, of_turn: str, status: str, **changes: An
     """Move all messages of a turn to a new status."""
     statement = update(MessageIn).where(MessageIn.turn_id == of_turn)
     await conn.execute(statement.values(status=status, status_changed_at=now(), **changes))
+
+
+async def has_waiting(conn: AsyncConnection, session_id: str) -> bool:
+    """Whether messages of a session are still to be answered, or wait for somebody's word."""
+    waiting = select(MessageIn.id).where(MessageIn.session_id == session_id)
+    waiting = waiting.where(MessageIn.status.in_(["pending", "processing", "paused"]))
+    return bool((await conn.execute(select(waiting.exists()))).scalar_one())
+
+
+async def discard_waiting(conn: AsyncConnection, session_id: str, why: str) -> None:
+    """What no turn has taken is answered by none."""
+    statement = update(MessageIn).where(MessageIn.session_id == session_id, MessageIn.status.in_(["pending", "paused"]))
+    await conn.execute(statement.values(status="discarded", status_changed_at=now(), error=why))
 
 
 _HEARD = select(MessageIn.id, MessageIn.session_id, MessageIn.seq).where(

@@ -47,6 +47,8 @@ async def list_sessions(conn: AsyncConnection, limit: int = 50) -> list[AnyRow]:
             Session.message_seq,
             Session.turn_seq,
             Session.last_active,
+            Session.replay_of,
+            Session.delivers,
             pending.label("pending"),
             dead.label("dead"),
         )
@@ -112,9 +114,27 @@ async def find_sessions(conn: AsyncConnection, fragment: str) -> list[str]:
     return list((await conn.execute(query)).scalars())
 
 
-async def revive(conn: AsyncConnection, message_id: str) -> str | None:
+async def find_message(conn: AsyncConnection, message_id: str) -> AnyRow | None:
+    """With its session's agent, provider and state."""
+    query = (
+        select(
+            MessageIn.__table__,
+            AgentGroup.id.label("agent_id"),
+            AgentGroup.folder,
+            func.coalesce(Session.provider, AgentGroup.provider).label("own_provider"),
+            Session.status.label("session_status"),
+            Session.replay_of.label("session_replay_of"),
+        )
+        .join(Session, Session.id == MessageIn.session_id)
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+        .where(MessageIn.id == message_id)
+    )
+    return (await conn.execute(query)).one_or_none()
+
+
+async def revive(conn: AsyncConnection, message_id: str, **changes: Any) -> str | None:
     """Make a dead message pending again, with all its tries; its failed turn stays as it was. Returns the session it is
-    in now: where its own was closed meanwhile, the one that follows. None: it is not dead."""
+    in now: where its own was closed meanwhile, the one that follows. None: it is not dead. `changes`: other columns."""
     query = select(MessageIn.session_id).where(MessageIn.id == message_id)
     own = (await conn.execute(query)).scalar_one_or_none()
     if own is None:
@@ -132,6 +152,7 @@ async def revive(conn: AsyncConnection, message_id: str) -> str | None:
             error=None,
             error_class=None,
             **moved,
+            **changes,
         )
         .returning(MessageIn.id)
     )
@@ -153,6 +174,13 @@ async def find_undelivered(conn: AsyncConnection, fragment: str) -> list[AnyRow]
         MessageOut.status.in_(["failed", "unknown"]), MessageOut.id.endswith(fragment, autoescape=True)
     )
     return list((await conn.execute(query.limit(5))).all())
+
+
+async def find_answer(conn: AsyncConnection, message_out_id: str) -> AnyRow | None:
+    """With its agent."""
+    query = select(MessageOut.__table__, Session.agent_group_id.label("agent_id"))
+    query = query.join(Session, Session.id == MessageOut.session_id).where(MessageOut.id == message_out_id)
+    return (await conn.execute(query)).one_or_none()
 
 
 async def resend(conn: AsyncConnection, message_id: str) -> bool:

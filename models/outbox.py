@@ -15,6 +15,7 @@ from sqlalchemy import (
     UniqueConstraint,
     and_,
     bindparam,
+    case,
     exists,
     false,
     func,
@@ -28,6 +29,7 @@ from sqlalchemy.orm import Mapped, aliased, mapped_column
 
 from models.base import AnyRow, Base, Id, Json, Timestamp, Words, given, given_seconds, new_id, now, values
 from models.inbox import MessageIn
+from models.sessions import Session
 
 KINDS = ("chat", "chat-sdk", "task", "webhook", "system", "notice")
 
@@ -38,6 +40,7 @@ _IN_SERIES = text("series_id IS NOT NULL")
 _SENDING = text("status = 'sending'")
 _OPEN = text("status IN ('pending', 'sending')")
 _WEB = text("channel_type = 'web'")
+_UNDELIVERED = text("status IN ('failed', 'unknown')")
 
 
 class MessageOut(Base):
@@ -63,6 +66,7 @@ class MessageOut(Base):
             postgresql_where=_IN_SERIES,
             sqlite_where=_IN_SERIES,
         ),
+        Index("ix_messages_out_undelivered", "created_at", postgresql_where=_UNDELIVERED, sqlite_where=_UNDELIVERED),
         # Where the row is what people see, it is looked for by its place.
         Index("ix_messages_out_web", "platform_id", "delivered_at", postgresql_where=_WEB, sqlite_where=_WEB),
     )
@@ -146,11 +150,15 @@ HELD_UP = exists().where(
         ),
     ),
 )
+# Whatever wrote it, what a replay says leaves only if that was wanted.
+_DELIVERS = select(Session.delivers).where(Session.id == MessageOut.session_id).scalar_subquery()
+WITHHELD = "replay: not delivered"
 _CLAIM = (
     update(_table)
     .where(MessageOut.id == given("id"), MessageOut.status == "pending", MessageOut.deliver_after <= now(), ~HELD_UP)
     .values(
-        status="sending",
+        status=case((_DELIVERS, "sending"), else_="cancelled"),
+        error=case((_DELIVERS, MessageOut.error), else_=WITHHELD),
         attempts=MessageOut.attempts + 1,
         claim_token=MessageOut.claim_token + 1,
         claim_expires_at=given_seconds("claim"),
@@ -160,7 +168,8 @@ _CLAIM = (
 
 
 async def claim_delivery(conn: AsyncConnection, message_id: str, claim_seconds: float) -> AnyRow | None:
-    """Take a row for sending, unless it is not due, not pending, or an earlier one to the same place is unfinished."""
+    """Take a row for sending, unless it is not due, not pending, or an earlier one to the same place is unfinished. One
+    that is not to leave comes back as `cancelled`."""
     claimed: AnyRow | None = (await conn.execute(_CLAIM, values(id=message_id, claim=claim_seconds))).one_or_none()
     return claimed
 

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, and_, bindparam, case, delete, exists, false, or_, select, tuple_
+from sqlalchemy import ColumnElement, and_, bindparam, case, delete, exists, false, func, or_, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, now, values
@@ -173,6 +173,23 @@ async def sessions_with_old(db: Database, at: Dates) -> AsyncIterator[Some]:
         if len(found) < SESSIONS:
             return
         after = found[-1].id
+
+
+async def close_replays(conn: AsyncConnection, at: Dates) -> None:
+    """Those that were over long ago: nobody says anything in a replay, and so nobody else closes it."""
+    waiting = exists().where(MessageIn.session_id == Session.id, MessageIn.status.in_(["pending", "processing"]))
+    over = (
+        Session.status == "active",
+        Session.replay_of.is_not(None),
+        Session.last_active < FINISHED,
+        func.coalesce(Session.activity_since, Session.last_active) < FINISHED,
+        Session.lease_expires_at.is_(None),
+        ~waiting,
+    )
+    # Since when it is over stays as it is: it is old from now on.
+    await conn.execute(
+        update(Session).where(*over).values(status="closed", woken_at=None), values(finished=at.finished)
+    )
 
 
 # --- removing ---

@@ -13,6 +13,7 @@ from typing import Any, cast
 from sqlalchemy import (
     BigInteger,
     BindParameter,
+    Boolean,
     CheckConstraint,
     ColumnElement,
     Float,
@@ -29,6 +30,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -44,6 +46,7 @@ from models.upsert import insert_ignoring
 _ACTIVE = text("status = 'active'")
 _LEASED = text("lease_expires_at IS NOT NULL")
 _RUNG = text("woken_at IS NOT NULL")
+_REPLAYS = text("replay_of IS NOT NULL")
 
 
 class Session(Base):
@@ -62,6 +65,7 @@ class Session(Base):
         Index("ix_sessions_lease", "lease_expires_at", postgresql_where=_LEASED, sqlite_where=_LEASED),
         Index("ix_sessions_rung", "woken_at", postgresql_where=_RUNG, sqlite_where=_RUNG),
         Index("ix_sessions_last_active", "last_active"),
+        Index("ix_sessions_replay_of", "replay_of", postgresql_where=_REPLAYS, sqlite_where=_REPLAYS),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -86,6 +90,9 @@ class Session(Base):
     woken_at: Mapped[datetime | None] = mapped_column(Timestamp)
     # Nothing of this session runs before (a retry waits, a provider asked for patience).
     resume_after: Mapped[datetime | None] = mapped_column(Timestamp)
+    # The session whose messages this one was given again, and whether what its agent says leaves the house.
+    replay_of: Mapped[str | None] = mapped_column(Id)
+    delivers: Mapped[bool] = mapped_column(Boolean, default=True, server_default=true())
     last_active: Mapped[datetime] = mapped_column(Timestamp, default=now())
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
@@ -233,6 +240,8 @@ _CLAIM = (
         _table.c.event_seq,
         _table.c.turn_seq,
         _table.c.activity_since,  # the database's clock at this moment
+        _table.c.replay_of,
+        _table.c.delivers,
     )
 )
 
@@ -273,6 +282,12 @@ async def take_numbers(conn: AsyncConnection, session_id: str, count: int) -> in
     """Message numbers for somebody who does not run the session; returns the last of them."""
     statement = update(_table).where(Session.id == session_id).values(message_seq=Session.message_seq + count)
     return int((await conn.execute(statement.returning(_table.c.message_seq))).scalar_one())
+
+
+async def set_numbers(conn: AsyncConnection, session_id: str, *, messages: int, turns: int) -> None:
+    """The last ones that were given out, by whoever has just made the session and filled it; they ring for it."""
+    statement = update(_table).where(Session.id == session_id)
+    await conn.execute(statement.values(message_seq=messages, turn_seq=turns, woken_at=now()))
 
 
 async def take_numbers_of_many(conn: AsyncConnection, counts: Mapping[str, int]) -> dict[str, int]:
@@ -388,7 +403,14 @@ async def evict(conn: AsyncConnection, session_id: str) -> None:
     """Take the session from whoever has it: they can write nothing any more, and let go when they notice. Locked until
     the commit."""
     nobody = {"lease_owner": None, "lease_expires_at": None, "lease_token": Session.lease_token + 1}
-    await conn.execute(update(_table).where(Session.id == session_id).values(resume_after=None, **nobody))
+    idle = {"resume_after": None, "activity": None, "activity_since": now()}
+    await conn.execute(update(_table).where(Session.id == session_id).values(**idle, **nobody))
+
+
+async def take_event_number(conn: AsyncConnection, session_id: str) -> int:
+    """The next event's, for whoever has taken the session from its worker."""
+    statement = update(_table).where(Session.id == session_id).values(event_seq=Session.event_seq + 1)
+    return int((await conn.execute(statement.returning(_table.c.event_seq))).scalar_one())
 
 
 async def end_rest(conn: AsyncConnection, session_id: str) -> None:
@@ -409,25 +431,27 @@ async def renew(conn: AsyncConnection, owner: str, session_ids: list[str], lease
     return {row.id: row.woken_at is not None for row in (await conn.execute(statement)).all()}
 
 
+_CLOSE = (
+    update(_table)
+    .where(Session.id == given("session"), Session.status == "active")
+    .values(status="closed", woken_at=None, activity=None, activity_since=now())
+    .returning(
+        _table.c.agent_group_id,
+        _table.c.messaging_group_id,
+        _table.c.thread_id,
+        _table.c.provider,
+        _table.c.model,
+    )
+)
+
+
 async def succeed(conn: AsyncConnection, session_id: str) -> str | None:
     """Close a session and make the next one of its conversation; returns its id. None: it was closed already.
 
     For whoever holds the session's row (`release` was the first statement): a message that is being accepted meanwhile
     was admitted before and is among those that `move_waiting` takes along, or waits for the row and then finds the new
     session."""
-    closing = (
-        update(_table)
-        .where(Session.id == session_id, Session.status == "active")
-        .values(status="closed", woken_at=None, activity=None, activity_since=now())
-        .returning(
-            _table.c.agent_group_id,
-            _table.c.messaging_group_id,
-            _table.c.thread_id,
-            _table.c.provider,
-            _table.c.model,
-        )
-    )
-    closed = (await conn.execute(closing)).one_or_none()
+    closed = (await conn.execute(_CLOSE, values(session=session_id))).one_or_none()
     if closed is None:
         return None
     new = new_id()
@@ -435,12 +459,29 @@ async def succeed(conn: AsyncConnection, session_id: str) -> str | None:
     return new
 
 
+async def close_session(conn: AsyncConnection, session_id: str) -> bool:
+    """Nothing waits in it: the conversation's next one is made when somebody says something. False: it was closed
+    already."""
+    return (await conn.execute(_CLOSE, values(session=session_id))).one_or_none() is not None
+
+
+async def lock_session(conn: AsyncConnection, session_id: str) -> None:
+    """Until the commit: nobody begins or ends a turn of it meanwhile, and what is said to it waits."""
+    await conn.execute(select(_table.c.id).where(Session.id == session_id).with_for_update())
+
+
+async def place_of(conn: AsyncConnection, session_id: str) -> AnyRow | None:
+    """Where a session's conversation is held; None: it is none."""
+    query = select(MessagingGroup.__table__).join(Session, Session.messaging_group_id == MessagingGroup.id)
+    return (await conn.execute(query.where(Session.id == session_id))).one_or_none()
+
+
 async def living_session(conn: AsyncConnection, session_id: str) -> str:
     """The session itself, or, if it was closed, the active one of the same conversation. Locked until the commit, so
-    that it is not closed meanwhile: what is put there is read."""
+    that it is not closed meanwhile: what is put there is read. (A replay is no conversation: none follows it.)"""
     query = select(_table).where(Session.id == session_id).with_for_update()
     session = (await conn.execute(query)).one()
-    if session.status == "active":
+    if session.status == "active" or session.messaging_group_id is None:
         return session_id
     await ensure_session(conn, session.agent_group_id, session.messaging_group_id, session.thread_id)
     following = select(_table.c.id).where(

@@ -2,14 +2,15 @@
 
 Days are UTC's, and today is the database's, as for the budgets themselves."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Float, Select, String, cast, func, select
+from sqlalchemy import ColumnElement, Float, Select, String, cast, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.orm import InstrumentedAttribute
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 
@@ -18,6 +19,13 @@ from models.budgets import EVERYBODY, TASK, BudgetDay, today
 from models.conversation import Usage
 from models.groups import AgentGroup
 from models.series import Series
+
+# Given the column with an agent's id: whether it is one of those that somebody may look at.
+Mine = Callable[[InstrumentedAttribute[str]], ColumnElement[bool]]
+
+
+def everybodys(_column: InstrumentedAttribute[str]) -> ColumnElement[bool]:
+    return true()
 
 
 class utc_day(FunctionElement[str]):  # noqa: N801 - reads as the SQL function it is
@@ -40,7 +48,7 @@ def _utc_day_sqlite(element: utc_day, compiler: SQLCompiler, **kw: Any) -> str:
 
 
 _DIMENSIONS: Final[dict[str, ColumnElement[Any]]] = {
-    "group": AgentGroup.folder.expression,
+    "agent": AgentGroup.folder.expression,
     "provider": Usage.provider.expression,
     "model": Usage.model.expression,
     "user": Usage.user_id.expression,
@@ -100,13 +108,14 @@ async def usage_by(
     since: datetime,
     *,
     agent_group_id: str | None = None,
+    mine: Mine = everybodys,
     limit: int | None = None,
 ) -> list[Spent]:
     """Sums for each combination of the dimensions, the dearest first."""
     columns = [_DIMENSIONS[name] for name in dimensions]
     labelled = [column.label(f"key_{name}") for name, column in zip(dimensions, columns, strict=True)]
     query = (
-        _since(select(*labelled, *_SUMS), since, agent_group_id)
+        _since(select(*labelled, *_SUMS), since, agent_group_id, mine)
         .group_by(*columns)
         .order_by(func.coalesce(_COST, 0.0).desc(), func.sum(Usage.output_tokens).desc(), *columns)
         .limit(limit)
@@ -114,8 +123,10 @@ async def usage_by(
     return [_spent(row, len(columns)) for row in (await conn.execute(query)).all()]
 
 
-async def usage_in_total(conn: AsyncConnection, since: datetime, *, agent_group_id: str | None = None) -> Spent:
-    return _spent((await conn.execute(_since(select(*_SUMS), since, agent_group_id))).one(), 0)
+async def usage_in_total(
+    conn: AsyncConnection, since: datetime, *, agent_group_id: str | None = None, mine: Mine = everybodys
+) -> Spent:
+    return _spent((await conn.execute(_since(select(*_SUMS), since, agent_group_id, mine))).one(), 0)
 
 
 async def start_of_day(conn: AsyncConnection, days_back: int = 0) -> datetime:
@@ -124,11 +135,14 @@ async def start_of_day(conn: AsyncConnection, days_back: int = 0) -> datetime:
     return moment.replace(hour=0, minute=0, second=0, microsecond=0)
 
 
-async def budget_states(conn: AsyncConnection, agent_group_id: str | None = None) -> list[BudgetState]:
+async def budget_states(
+    conn: AsyncConnection, agent_group_id: str | None = None, *, mine: Mine = everybodys
+) -> list[BudgetState]:
     """Today's budgets of all agents that have one. A person's share is listed once they have spent something, and so is
     a task's."""
     midnight = await start_of_day(conn)
-    query = select(AgentGroup.id, AgentGroup.folder, AgentGroup.config).order_by(AgentGroup.folder)
+    query = select(AgentGroup.id, AgentGroup.folder, AgentGroup.config).where(mine(AgentGroup.id))
+    query = query.order_by(AgentGroup.folder)
     if agent_group_id is not None:
         query = query.where(AgentGroup.id == agent_group_id)
     states: list[BudgetState] = []
@@ -194,8 +208,11 @@ async def _spent_today(conn: AsyncConnection, agent_group_id: str, midnight: dat
     return {EVERYBODY: sum(row.cost_usd or 0.0 for row in rows), **people}
 
 
-def _since(query: Select[*tuple[Any, ...]], since: datetime, agent_group_id: str | None) -> Select[*tuple[Any, ...]]:
-    joined = query.join_from(Usage, AgentGroup, AgentGroup.id == Usage.agent_group_id).where(Usage.created_at >= since)
+def _since(
+    query: Select[*tuple[Any, ...]], since: datetime, agent_group_id: str | None, mine: Mine
+) -> Select[*tuple[Any, ...]]:
+    joined = query.join_from(Usage, AgentGroup, AgentGroup.id == Usage.agent_group_id)
+    joined = joined.where(Usage.created_at >= since, mine(Usage.agent_group_id))
     return joined if agent_group_id is None else joined.where(Usage.agent_group_id == agent_group_id)
 
 

@@ -16,6 +16,7 @@ from models.conversation import Usage
 from models.groups import AgentGroup
 from models.inbox import RECURRING, MessageIn
 from models.sessions import Session
+from models.spending import Mine
 from models.tasks import FINISHED, of_series, series_of, waits
 from models.turns import Turn
 
@@ -76,7 +77,7 @@ def _rows(where: ColumnElement[bool]) -> Select[Any]:
         )
         .join(Session, Session.id == MessageIn.session_id)
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
-        .where(where)
+        .where(where, MessageIn.replay_of.is_(None))
     )
 
 
@@ -92,6 +93,29 @@ async def live_tasks(conn: AsyncConnection, of: Scope, limit: int) -> list[AnyRo
     """The live end of each task, the next first."""
     # Of a series there may be two rows: the one that runs, and the one that waits.
     return _ends((await conn.execute(_live(of).limit(2 * limit))).all())[:limit]
+
+
+async def tasks_page(
+    conn: AsyncConnection, mine: Mine, limit: int, after: str | None = None, agent_group_id: str | None = None
+) -> list[AnyRow]:
+    """The same by the id of the series, which sorts by when they were made; `after`: the last that was seen."""
+    series = func.coalesce(MessageIn.series_id, MessageIn.id)
+    narrow = (mine(Session.agent_group_id), series > (after or ""))
+    query = _live(Scope(agent_group_id=agent_group_id)).where(*narrow).order_by(None)
+    # Of none there are more than two rows: of the first `limit` all are among these.
+    rows = (await conn.execute(query.order_by(series, MessageIn.id).limit(2 * limit))).all()
+    return sorted(_ends(rows), key=series_of)[:limit]
+
+
+async def find_series_end(conn: AsyncConnection, series_id: str) -> AnyRow | None:
+    """The live end of a task, by its whole id; of one that is over, its last row."""
+    live = (await conn.execute(_live(EVERYTHING, of_series(series_id)))).all()
+    if live:
+        return _ends(live)[0]
+    of_task = and_(of_series(series_id), MessageIn.kind == "task")
+    last = _rows(of_task).order_by(MessageIn.process_after.desc(), MessageIn.id).limit(1)
+    found: AnyRow | None = (await conn.execute(last)).one_or_none()
+    return found
 
 
 async def find_tasks(conn: AsyncConnection, of: Scope, handle: str) -> list[AnyRow]:

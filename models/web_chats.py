@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models.base import AnyRow, now
 from models.cards import Card
 from models.groups import AgentGroup, MessagingGroup
+from models.inbox import MessageIn
 from models.outbox import MessageOut
 from models.sessions import Session
 
@@ -59,6 +60,21 @@ async def said_in_room(
         query = query.where(later)
     query = query.order_by(MessageOut.delivered_at, MessageOut.id).limit(LIMIT)
     return list((await conn.execute(query)).all())
+
+
+async def last_said(conn: AsyncConnection, chat: str, limit: int) -> list[AnyRow]:
+    """The last that was delivered to a chat, in its order."""
+    query = _said(chat, None).order_by(MessageOut.delivered_at.desc(), MessageOut.id.desc()).limit(limit)
+    return list(reversed((await conn.execute(query)).all()))
+
+
+async def last_heard(conn: AsyncConnection, chat: str, limit: int) -> list[AnyRow]:
+    """The last that people said in a chat, in its order."""
+    query = select(MessageIn.__table__).where(
+        MessageIn.channel_type == WEB, MessageIn.platform_id == chat, MessageIn.platform_message_id.is_not(None)
+    )
+    query = query.order_by(MessageIn.created_at.desc(), MessageIn.id.desc()).limit(limit)
+    return list(reversed((await conn.execute(query)).all()))
 
 
 async def find_said(

@@ -61,7 +61,7 @@ class Pace:
     alive_seconds: float = 30.0
 
     def provider(self, *first: ColumnExpressionArgument[str | None]) -> ColumnElement[str]:
-        """On whose queue a session is rung for: that of its task, if that names one, else of its agent."""
+        """On whose queue a session is rung for: that of its message or task, if that names one, else of its agent."""
         return func.coalesce(*first, Session.provider, AgentGroup.provider, self.default_provider)
 
     @property
@@ -200,7 +200,7 @@ async def _look_near(conn: AsyncConnection, pace: Pace) -> tuple[list[AnyRow], b
     # What is rung for stays among the oldest until somebody takes it: those behind must be seen as well.
     limit = NEAR + sum(map(slots_of, workers))
     due = (
-        select(MessageIn.session_id, MessageIn.series_id, MessageIn.process_after, MessageIn.seq)
+        select(MessageIn.session_id, MessageIn.series_id, MessageIn.process_after, MessageIn.seq, MessageIn.provider)
         .where(_TASK, MessageIn.wakes, MessageIn.process_after <= now())
         .order_by(MessageIn.process_after)
         .limit(limit)
@@ -209,7 +209,7 @@ async def _look_near(conn: AsyncConnection, pace: Pace) -> tuple[list[AnyRow], b
     query = (
         select(
             due.c.session_id,
-            pace.provider(Series.provider).label("provider"),
+            pace.provider(due.c.provider, Series.provider).label("provider"),
             pace.ringable.label("ringable"),
             pace.was_rung.label("was_rung"),
         )
@@ -226,11 +226,17 @@ async def _look_far(conn: AsyncConnection, pace: Pace, rooms: Rooms) -> list[Any
     """The oldest that may be rung for, one of each session, among all that is due and that there is room for."""
     place = func.row_number().over(partition_by=MessageIn.session_id, order_by=(MessageIn.process_after, MessageIn.seq))
     due = (
-        select(MessageIn.session_id, MessageIn.series_id, MessageIn.process_after, place.label("place"))
+        select(
+            MessageIn.session_id,
+            MessageIn.series_id,
+            MessageIn.process_after,
+            MessageIn.provider,
+            place.label("place"),
+        )
         .where(_TASK, MessageIn.wakes, MessageIn.process_after <= now())
         .subquery()
     )
-    provider = pace.provider(Series.provider)
+    provider = pace.provider(due.c.provider, Series.provider)
     query = (
         select(due.c.session_id, provider.label("provider"), pace.was_rung.label("was_rung"))
         .join(Session, Session.id == due.c.session_id)
@@ -247,7 +253,7 @@ async def _look_far(conn: AsyncConnection, pace: Pace, rooms: Rooms) -> list[Any
 async def _loads(conn: AsyncConnection, pace: Pace) -> dict[str, Load]:
     """By provider. Rung ones first: one that is just being taken is rather counted twice than not at all."""
     task = (
-        select(func.coalesce(Series.provider, ""))
+        select(func.coalesce(MessageIn.provider, Series.provider, ""))
         .select_from(MessageIn)
         .outerjoin(Series, Series.id == MessageIn.series_id)
         .where(MessageIn.session_id == Session.id, _OPEN_TASK, MessageIn.process_after <= now())

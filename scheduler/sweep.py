@@ -18,11 +18,10 @@ from models.database import Database
 from models.errors import StoreError
 from models.expiry import expire_waits
 from models.fleet import forget_dead_processes
-from models.groups import AgentGroup
 from models.inbox import MessageIn
 from models.outbox import HELD_UP, MessageOut
-from models.series import Series
 from models.sessions import Session, not_rung
+from scheduler.queues import wakes_of
 from scheduler.recurring import Followed, discard_missed, follow_finished
 from scheduler.reminders import repeat_reminders
 from scheduler.ringing import Pace, Rung, Wake, ring_tasks
@@ -33,9 +32,8 @@ T = TypeVar("T")
 BATCH: Final = 500
 EXPIRIES: Final = 100  # each closes its cards one by one
 
-# Written out, as in the indexes that hold only these.
+# Written out, as in the index that holds only these.
 _CHAT: Final = text("messages_in.status = 'pending' AND messages_in.kind <> 'task'")
-_OPEN: Final = text("messages_in.status IN ('pending', 'processing')")
 
 
 @dataclass
@@ -84,7 +82,7 @@ async def _part(name: str, work: Awaitable[T], nothing: T) -> T:
 
 async def _expire(conn: AsyncConnection, pace: Pace) -> tuple[list[Wake], list[str]]:
     expired = await expire_waits(conn, EXPIRIES)
-    return await _wakes(conn, pace, expired.sessions), expired.deliveries
+    return await wakes_of(conn, pace, expired.sessions), expired.deliveries
 
 
 async def _due_chats(conn: AsyncConnection, pace: Pace) -> list[Wake]:
@@ -104,26 +102,7 @@ async def _ring(conn: AsyncConnection, pace: Pace, sessions: Select[str]) -> lis
     marked = (
         update(Session).where(Session.id.in_(chosen.scalar_subquery())).values(woken_at=now()).returning(Session.id)
     )
-    return await _wakes(conn, pace, list((await conn.execute(marked)).scalars()))
-
-
-async def _wakes(conn: AsyncConnection, pace: Pace, ids: list[str]) -> list[Wake]:
-    if not ids:
-        return []
-    # Who is rung for here goes on with the turn it is in, which may be a task's, or begins with what people say.
-    of_turn = (
-        select(Series.provider)
-        .join(MessageIn, MessageIn.series_id == Series.id)
-        .where(MessageIn.session_id == Session.id, _OPEN, MessageIn.turn_id.is_not(None))
-        .limit(1)
-        .scalar_subquery()
-    )
-    query = (
-        select(Session.id, pace.provider(of_turn).label("provider"))
-        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
-        .where(Session.id.in_(ids))
-    )
-    return [Wake(row.id, row.provider) for row in (await conn.execute(query)).all()]
+    return await wakes_of(conn, pace, list((await conn.execute(marked)).scalars()))
 
 
 async def _due_deliveries(conn: AsyncConnection, repeat_seconds: float) -> list[str]:

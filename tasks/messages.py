@@ -8,6 +8,7 @@ from celery.exceptions import Reject
 
 from models.errors import StoreError
 from workers.app import Call, coroutine_task
+from workers.discretion import DiscreetRequest
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 from workers.intake.rejections import record_rejection, row_id_of
@@ -19,8 +20,8 @@ log = structlog.get_logger()
 PAUSE_SECONDS = 1.0
 
 
-@coroutine_task("messages.ingest", acks_late=True, reject_on_worker_lost=True)
-async def ingest(call: Call, *args: Any, **kwargs: Any) -> dict[str, Any]:
+@coroutine_task("messages.ingest", acks_late=True, reject_on_worker_lost=True, Request=DiscreetRequest)
+async def ingest(call: Call, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
     """Store it and wake its agent. Acknowledged after the commit; what cannot be accepted is kept with the reason."""
     try:
         accepted = await _accept(call, args, kwargs)

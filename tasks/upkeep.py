@@ -30,7 +30,7 @@ async def sweep(call: Call, rung_by: str | None = None) -> dict[str, int]:
 
     if not await runtime.db.transact(begin):
         return {"rung": 0}
-    pace = Pace(settings.repeat_seconds, settings.default_provider, max(30.0, settings.lease_seconds))
+    pace = Pace(settings.repeat_seconds, settings.default_provider, settings.alive_seconds)
     rung = 0
     for _ in range(MAX_LOOKS):
         found = await find_due(runtime.db, pace)

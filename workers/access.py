@@ -4,12 +4,15 @@ People at the command line are not in it: whoever can reach the database there c
 
 import hashlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import InstrumentedAttribute
 
+from models.base import given, values
 from models.people import AgentGroupMember, UserRole
 
 MAX_ID: Final = 255
@@ -52,6 +55,10 @@ class Act(StrEnum):
     SET_SCRIPT = "give a task a script"
     LOOSEN_TASK = "loosen a task's limits"
     REGISTER_AGENT = "make another agent"
+    PRODUCE = "hand in messages for it"
+    OVERSEE = "look at what it does"
+    OPERATE = "cancel, reset, replay and try again"
+    CONFIGURE = "set it up"
 
 
 NEEDED: Final[Mapping[Act, Standing]] = {
@@ -67,6 +74,11 @@ NEEDED: Final[Mapping[Act, Standing]] = {
     Act.SET_SCRIPT: Standing.ADMIN,
     Act.LOOSEN_TASK: Standing.ADMIN,
     Act.REGISTER_AGENT: Standing.GLOBAL_ADMIN,
+    Act.PRODUCE: Standing.ADMIN,
+    Act.OVERSEE: Standing.ADMIN,
+    Act.OPERATE: Standing.ADMIN,
+    # Who may change what an agent is allowed to could give it everything.
+    Act.CONFIGURE: Standing.GLOBAL_ADMIN,
 }
 
 
@@ -79,12 +91,14 @@ def user_id_of(channel_type: str, sender_id: str) -> str:
     return whole[: MAX_ID - 64] + hashlib.sha256(whole.encode("utf-8", "replace")).hexdigest()
 
 
+_ROLES: Final = select(UserRole.role, UserRole.agent_group_id).where(UserRole.user_id == given("user"))
+
+
 async def standing_of(conn: AsyncConnection, user_id: str | None, agent_group_id: str) -> Standing:
     if user_id is None:
         return Standing.STRANGER
-    roles = select(UserRole.role, UserRole.agent_group_id).where(UserRole.user_id == user_id)
     found = Standing.STRANGER
-    for role in (await conn.execute(roles)).all():
+    for role in (await conn.execute(_ROLES, values(user=user_id))).all():
         if role.role == "owner":
             return Standing.OWNER
         if role.agent_group_id is None:
@@ -101,3 +115,26 @@ async def standing_of(conn: AsyncConnection, user_id: str | None, agent_group_id
 
 async def may(conn: AsyncConnection, user_id: str | None, agent_group_id: str, act: Act) -> bool:
     return await standing_of(conn, user_id, agent_group_id) >= NEEDED[act]
+
+
+@dataclass(frozen=True)
+class Reach:
+    """What somebody may look at: `everything` (the fleet as such included), or what these agents do."""
+
+    everything: bool
+    agent_groups: frozenset[str] = frozenset()
+
+    def includes(self, agent_group_id: str) -> bool:
+        return self.everything or agent_group_id in self.agent_groups
+
+    def where(self, column: InstrumentedAttribute[str]) -> ColumnElement[bool]:
+        """For queries over many agents' rows; the column holds the agent's id."""
+        return true() if self.everything else column.in_(self.agent_groups)
+
+
+async def reach_of(conn: AsyncConnection, user_id: str) -> Reach:
+    """Of an owner and a global admin, everything; of an admin, the agents they are admin of (`Act.OVERSEE`)."""
+    found = (await conn.execute(_ROLES, values(user=user_id))).all()
+    if any(role.agent_group_id is None for role in found):
+        return Reach(everything=True)
+    return Reach(False, frozenset(role.agent_group_id for role in found))

@@ -21,9 +21,11 @@ from models.errors import DatabaseDownError, StoreError
 from scheduler.beat import beat_schedule, steady_now
 from workers.bells import CeleryBells, agent_queue
 from workers.broker import mend_broker
+from workers.envelopes import read_anything
 from workers.logs import QuietSweeps, configure_logs, hide_secrets
 from workers.loop import Stop, StoppedError, process_loop
 from workers.outbox import tidy
+from workers.queues import queue_names
 from workers.runtime import Node, Runtime
 from workers.settings import Settings, SettingsError, load_settings, require_broker
 
@@ -33,7 +35,7 @@ START_SECONDS = 10.0
 
 
 def make_app(settings: Settings, registry: Registry) -> Celery:
-    queues = ["messages", "delivery", "upkeep", *(agent_queue(name) for name in registry.providers.names)]
+    queues = queue_names(registry)
     app = Celery("longshore", broker=settings.broker or "redis://", include=_TASK_MODULES)
     app.conf.update(
         # Each its own exchange and key: what is published to one queue can reach no other.
@@ -50,6 +52,7 @@ def make_app(settings: Settings, registry: Registry) -> Celery:
         task_ignore_result=True,
         task_acks_late=False,
         worker_pool=settings.pool,
+        worker_consumer="workers.consumer:Consumer",  # keeps what cannot be run
         worker_prefetch_multiplier=1,
         worker_disable_prefetch=True,
         worker_send_task_events=True,
@@ -76,6 +79,7 @@ def make_app(settings: Settings, registry: Registry) -> Celery:
     )
     app.conf.longshore_grace_seconds = settings.grace_seconds
     mend_broker()
+    read_anything()
     return app
 
 
@@ -106,7 +110,7 @@ def coroutine_task(name: str, **options: Any) -> Callable[[TaskBody], Task]:
 
     def register(body: TaskBody) -> Task:
         @functools.wraps(body)
-        def run(self: Task, *args: Any, **kwargs: Any) -> Any:
+        def run(self: Task, /, *args: Any, **kwargs: Any) -> Any:
             runtime = process_runtime()
             queue = (self.request.delivery_info or {}).get("routing_key") or ""
             call = Call(runtime, self.request.id, queue)

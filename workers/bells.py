@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import redis
 import structlog
 
+from adapters.events import Envelope
+from workers.events import ALL, channel_of
 from workers.nudges import nudge_channel
 
 if TYPE_CHECKING:
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 log = structlog.get_logger()
 
 LIMIT = 10_000
-_NUDGE = "nudge"  # not a task: a word on the channel of a running turn
+_PUBLISH = "publish"  # not a task: a word on a channel, for whoever listens just now
 _END = None
 
 
@@ -37,14 +39,17 @@ class Bells(Protocol):
     def settle(self, message_out_id: str) -> None: ...
 
     def nudge(self, session_id: str) -> None:
-        """Tell the worker that runs a session that it has been spoken to."""
+        """Tell the worker that runs a session to look at it: it has been spoken to, or was taken away."""
+
+    def tell(self, *envelopes: Envelope) -> None:
+        """Say what has happened to those who watch. The events are on record."""
 
     def close(self) -> None: ...
 
 
 class CeleryBells:
     def __init__(self, app: "Celery", redis_url: str = "") -> None:
-        """`redis_url`: where nudges go; without it, turns notice by themselves, only later."""
+        """`redis_url`: where nudges and events go; without it, turns and readers notice by themselves, only later."""
         self._app = app
         self._redis = redis.Redis.from_url(redis_url, socket_timeout=5, socket_connect_timeout=5) if redis_url else None
         self._queue: queue.Queue[tuple[str, list[str], str] | None] = queue.Queue(LIMIT)
@@ -62,7 +67,12 @@ class CeleryBells:
         self._ring("delivery.settle", message_out_id, "delivery")
 
     def nudge(self, session_id: str) -> None:
-        self._ring(_NUDGE, session_id, nudge_channel(session_id))
+        self._ring(_PUBLISH, "look", nudge_channel(session_id))
+
+    def tell(self, *envelopes: Envelope) -> None:
+        for item in envelopes:
+            for channel in (channel_of(item.session), ALL):
+                self._ring(_PUBLISH, item.to_json(), channel)
 
     def close(self, seconds: float = 5.0) -> None:
         """Publish what is queued, then stop."""
@@ -76,7 +86,7 @@ class CeleryBells:
         try:
             self._queue.put_nowait((task, [row_id], queue_name))
         except queue.Full:
-            log.warning("bell.dropped", task=task, id=row_id)
+            log.warning("bell.dropped", task=task, id=row_id if task != _PUBLISH else queue_name)
 
     def _publish(self) -> None:
         with self._app.connection_for_write() as connection, self._app.amqp.Producer(connection) as producer:
@@ -86,12 +96,12 @@ class CeleryBells:
 
     def _send(self, producer: Any, task: str, args: list[str], queue_name: str) -> None:
         try:
-            if task != _NUDGE:
+            if task != _PUBLISH:
                 self._app.send_task(
                     task, args=args, queue=queue_name, producer=producer, retry=False, ignore_result=True
                 )
             elif self._redis is not None:
-                self._redis.publish(queue_name, "look")
+                self._redis.publish(queue_name, args[0])
         except Exception as error:  # noqa: BLE001 - whatever the broker's driver raises, the row is safe
             if not self._silent:
                 log.warning("bell.broker_away", error=type(error).__name__)

@@ -103,6 +103,8 @@ class Purse:
         turn = self._turn
         budget = f"the daily budget of {_whose(turn.folder, limit.user_id)}"
         reason = f"{budget} ({dollars(limit.usd)}) is spent"
+        if not turn.delivers:  # nobody would hear of the request, and all others would wait for its answer
+            raise ProviderError(f"{reason}, and a replay does not ask for more", ErrorClass.BUDGET, None, False)
         request = self._request(limit, day, reason)
         denied = held = False
         deliveries: list[str] = []

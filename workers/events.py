@@ -1,13 +1,13 @@
 """Events on their way out, and reading them without a gap.
 
-`Publisher` sends to Redis pub/sub, best effort: the table is the truth. `follow` gives a reader the table first, then
-the live channel, joined by the session's event numbers: nothing is missed and nothing comes twice."""
+`Publisher` sends to Redis pub/sub, best effort: the table is the truth. `Follower` gives a reader the table first, then
+the live side, joined by the session's event numbers: nothing is missed and nothing comes twice."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 import redis.asyncio
 import structlog
@@ -24,6 +24,8 @@ log = structlog.get_logger()
 ALL = "events:all"
 QUEUE_LIMIT = 20_000
 BATCH_LIMIT = 200
+CONFIRM_SECONDS = 5.0
+PAGE = 500  # rows read at once
 # How long a reader trusts a silent channel before it looks into the table again.
 LOOK_AGAIN_SECONDS = 2.0
 # Channel and text by turns. One command for a batch: packing and reading two for each event costs four times the CPU.
@@ -45,9 +47,23 @@ def envelope(
     return Envelope(session=session_id, turn=turn_id, seq=seq, after=after, at=datetime.now(UTC), event=event)
 
 
-def stored_envelope(row: AnyRow) -> Envelope:
-    event = event_from_dict(row.payload)
+def stored_envelope(row: AnyRow) -> Envelope | None:
+    """None: a kind of event that only a newer release knows."""
+    try:
+        event = event_from_dict(row.payload)
+    except ValueError:
+        log.warning("events.unreadable", type=row.type, session=row.session_id, seq=row.seq)
+        return None
     return Envelope(session=row.session_id, turn=row.turn_id, seq=row.seq, at=row.created_at, event=event)
+
+
+def read_envelope(raw: bytes) -> Envelope | None:
+    """None: of a newer release, or nothing of ours."""
+    try:
+        return Envelope.from_json(raw)
+    except ValueError:
+        log.warning("events.unreadable", size=len(raw))
+        return None
 
 
 def redis_client(url: str) -> redis.asyncio.Redis:
@@ -106,41 +122,98 @@ def _text(item: Envelope) -> str | None:
         return None
 
 
+class Listening(Protocol):
+    """The live side of one reader: what is published from now on."""
+
+    @property
+    def closed(self) -> bool:
+        """Whether this is the end."""
+
+    async def next(self, seconds: float) -> Envelope | None:
+        """None: nothing came for so long, or something may have been missed. The table is to be looked at."""
+
+
+class Live(Protocol):
+    """Where a reader hears what is published: by a subscription of its own, or by one that a process shares."""
+
+    def listen(self, session_id: str | None) -> AbstractAsyncContextManager[Listening]:
+        """Subscribed when it is entered. None: every session."""
+
+
+class Subscriptions:
+    """Each reader has a connection of its own."""
+
+    def __init__(self, client: redis.asyncio.Redis) -> None:
+        self._client = client
+
+    @asynccontextmanager
+    async def listen(self, session_id: str | None) -> AsyncIterator[Listening]:
+        async with self._client.pubsub() as pubsub:
+            await pubsub.subscribe(channel_of(session_id) if session_id else ALL)
+            if await pubsub.get_message(timeout=CONFIRM_SECONDS) is None:
+                raise TimeoutError
+            yield _Subscription(pubsub)
+
+
+class _Subscription:
+    closed = False
+
+    def __init__(self, pubsub: Any) -> None:
+        self._pubsub = pubsub
+
+    async def next(self, seconds: float) -> Envelope | None:
+        raw = await self._pubsub.get_message(timeout=seconds)
+        # The client may connect again by itself, and then says only that it has subscribed.
+        return read_envelope(raw["data"]) if raw is not None and raw["type"] == "message" else None
+
+
 class Follower:
     """Reads one session's events, or everybody's, from a point on. `last` says what it has shown."""
 
     def __init__(
         self,
         db: Database,
-        client: redis.asyncio.Redis,
+        live: Live | redis.asyncio.Redis,
         session_id: str | None,
         after: int = 0,
         ready: Callable[[], None] | None = None,
+        look_again: float = LOOK_AGAIN_SECONDS,
     ) -> None:
-        """`ready` is called once, when nothing that happens from then on is missed: whoever causes what they want to
-        see, rings then. Pieces of text are not kept, so a reader who comes late has lost the first words."""
+        """`live`: a Redis client stands for a subscription of the reader's own. `ready` is called once, when nothing
+        that happens from then on is missed: whoever causes what they want to see, rings then. Pieces of text are not
+        kept, so a reader who comes late has lost the first words. `look_again`: so many seconds of silence are
+        trusted."""
         self._ready = ready
         self._db = db
-        self._client = client
+        self._live = Subscriptions(live) if isinstance(live, redis.asyncio.Redis) else live
         self._session_id = session_id
+        self._look_again = look_again
         self.last: dict[str, int] = {session_id: after} if session_id else {}
 
     async def events(self) -> AsyncIterator[Envelope]:
-        """For ever: the stored events after the starting point, then live ones. Survives Redis going away."""
+        """As `beats`, without the silences."""
+        async for item in self.beats():
+            if item is not None:
+                yield item
+
+    async def beats(self) -> AsyncIterator[Envelope | None]:
+        """The stored events after the starting point, then live ones, until the live side is closed; None when nothing
+        happened for `look_again` seconds. Survives Redis going away."""
         while True:
             obey_cancellation()
             with suppress(RedisError, OSError, TimeoutError):
-                async with self._client.pubsub(ignore_subscribe_messages=True) as pubsub:
-                    # Subscribed before the table is read: what happens in between is on both sides, and joined.
-                    await pubsub.subscribe(channel_of(self._session_id) if self._session_id else ALL)
+                # Subscribed before the table is read: what happens in between is on both sides, and joined.
+                async with self._live.listen(self._session_id) as live:
                     self._is_ready()
                     if self._session_id is None and not self.last:
                         self.last = await self._db.read(_latest_numbers)
-                    async for item in self._live(pubsub):
+                    async for item in self._joined(live):
                         yield item
+                return
             self._is_ready()  # without Redis it is seen late, but seen
             async for item in self._stored():
                 yield item
+            yield None
             await asyncio.sleep(0.5)
 
     def _is_ready(self) -> None:
@@ -148,18 +221,16 @@ class Follower:
             ready, self._ready = self._ready, None
             ready()
 
-    async def _live(self, pubsub: Any) -> AsyncIterator[Envelope]:
+    async def _joined(self, live: Listening) -> AsyncIterator[Envelope | None]:
         async for item in self._stored():
             yield item
-        while True:
+        while not live.closed:
             obey_cancellation()
-            raw = await pubsub.get_message(timeout=LOOK_AGAIN_SECONDS)
-            if raw is None:
-                async for item in self._stored():
-                    yield item
-                continue
-            async for item in self._join(Envelope.from_json(raw["data"])):
+            heard = await live.next(self._look_again)
+            async for item in self._stored() if heard is None else self._join(heard):
                 yield item
+            if heard is None:
+                yield None
 
     async def _join(self, item: Envelope) -> AsyncIterator[Envelope]:
         """Place a live event after what was shown: fill a gap from the table, drop what was already passed."""
@@ -178,10 +249,14 @@ class Follower:
 
     async def _stored(self, session_id: str | None = None) -> AsyncIterator[Envelope]:
         for session in [session_id] if session_id else list(self.last):
-            while rows := await self._db.read(lambda conn, s=session: events_after(conn, s, self.last.get(s, 0))):  # type: ignore[misc]
+            more = True
+            while more:
+                rows = await self._db.read(lambda conn, s=session: events_after(conn, s, self.last.get(s, 0), PAGE))  # type: ignore[misc]
                 for row in rows:
                     self.last[session] = row.seq
-                    yield stored_envelope(row)
+                    if (item := stored_envelope(row)) is not None:
+                        yield item
+                more = len(rows) == PAGE
 
 
 def obey_cancellation() -> None:

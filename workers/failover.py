@@ -1,12 +1,17 @@
-"""Which provider runs a turn: its task's, or the agent's own, or the next of the agent's list when that one cannot."""
+"""Which provider runs a turn: the one its message names, or its task's, or the agent's own, or the next of the agent's
+list when that one cannot."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
+from adapters.registry import Registry
 from models.base import AnyRow
 from models.series import DEFAULT_TERMS, Terms
+from workers.refusals import RefusedError
 from workers.settings import Settings
+
+MAX_MODEL: Final = 200
 
 
 @dataclass(frozen=True)
@@ -22,22 +27,41 @@ class Choice:
         return cls(provider.strip(), model.strip() or None)
 
 
-def choices(session: AnyRow, group: AnyRow, settings: Settings, terms: Terms = DEFAULT_TERMS) -> tuple[Choice, ...]:
-    """In the order they are asked, each provider once. `terms`: of the task that the turn is a run of."""
+def choices(
+    session: AnyRow,
+    group: AnyRow,
+    settings: Settings,
+    terms: Terms = DEFAULT_TERMS,
+    named: Choice | None = None,
+) -> tuple[Choice, ...]:
+    """In the order they are asked, each provider once. `terms`: of the task that the turn is a run of. `named`: whom
+    its message names; nobody else is asked then."""
     config = group.config or {}
     provider = session.provider or group.provider or settings.default_provider
     own = Choice(provider, session.model or group.model, config.get("provider_options") or {})
-    if terms.provider is not None and terms.provider != own.provider:
-        own = Choice(terms.provider)
-    if terms.model is not None:
-        own = replace(own, model=terms.model)
+    for wanted in (terms, named):
+        if wanted is not None and wanted.provider is not None and wanted.provider != own.provider:
+            own = Choice(wanted.provider)
+        if wanted is not None and wanted.model is not None:
+            own = replace(own, model=wanted.model)
     if own.model is None and own.provider == settings.default_provider:
         # The default model is one of the default provider's; another vendor does not have it.
         own = replace(own, model=settings.default_model)
+    if named is not None:
+        return (own,)
     offered: dict[str, Choice] = {}
     for choice in [own, *(Choice.parse(str(text)) for text in config.get("fallbacks") or ())]:
         offered.setdefault(choice.provider, choice)
     return tuple(offered.values())
+
+
+def check_choice(registry: Registry, provider: str | None, model: str | None) -> None:
+    """Where somebody names them: what nobody can run would fail as soon as it is tried."""
+    if provider is not None and provider not in registry.providers.names:
+        installed = ", ".join(registry.providers.names)
+        raise RefusedError(f"there is no provider {provider!r} here; installed: {installed}")
+    if model is not None and not (0 < len(model) <= MAX_MODEL and model.isprintable()):
+        raise RefusedError(f"a model's name has 1 to {MAX_MODEL} characters that can be seen")
 
 
 def choose(offered: Sequence[Choice], tried: Collection[str], down: Collection[str]) -> Choice:

@@ -99,14 +99,18 @@ class Homes:
 
 
 def _remove(folder: Path, lock: int) -> None:
-    """By rm: an agent may have made more folders within each other than Python's own way can go, or closed some."""
     try:
-        if not _run("rm", "-rf", "--", str(folder)):
-            _run("chmod", "-R", "u+rwX", "--", str(folder))
-            if not _run("rm", "-rf", "--", str(folder)):
-                log.warning("home.not_removed", folder=str(folder))
+        remove_tree(folder)
     finally:
         os.close(lock)
+
+
+def remove_tree(folder: Path) -> None:
+    """By rm: an agent may have made more folders within each other than Python's own way can go, or closed some."""
+    if not _run("rm", "-rf", "--", str(folder)):
+        _run("chmod", "-R", "u+rwX", "--", str(folder))
+        if not _run("rm", "-rf", "--", str(folder)):
+            log.warning("home.not_removed", folder=str(folder))
 
 
 def _run(*command: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from adapters.events import Envelope
 from adapters.registry import Registry
 from models.database import Database
 from workers.bells import Bells
@@ -28,11 +29,23 @@ class House(Protocol):
 
 @dataclass
 class Done:
-    """What was done, in words for whoever wanted it, and what to ring for after the commit."""
+    """What was done, in words for whoever wanted it, and what to ring for after the commit. `stopped`: sessions that
+    were taken from whoever ran them; `events`: what was written down of it, for those who watch."""
 
     text: str
     wakes: list[Wake] = field(default_factory=list)
     deliveries: list[str] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+    events: list[Envelope] = field(default_factory=list)
+
+
+def ring(house: House, done: Done) -> Done:
+    """For all that was done, after the commit."""
+    for session_id in done.stopped:
+        house.bells.nudge(session_id)
+    house.bells.tell(*done.events)
+    ring_for(house, done.wakes, done.deliveries)
+    return done
 
 
 def ring_for(house: House, wakes: Sequence[Wake], deliveries: Sequence[str] = ()) -> None:

@@ -1,13 +1,15 @@
 """Keeping leases: one UPDATE per process and beat for all its sessions, whatever their providers do.
 
-A lease that is gone (another worker took over while this process was frozen), or that could not be renewed in time,
-stops its turn; the fencing token makes sure that such a turn writes nothing more."""
+A lease that is gone (another worker took over while this process was frozen, or somebody gave the turn up), or that
+could not be renewed in time, stops its turn; the fencing token makes sure that such a turn writes nothing more. A
+nudge makes it look at once."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -40,11 +42,15 @@ class LeaseKeeper:
         self._lease_seconds = lease_seconds
         self._report = report
         self._held: dict[str, Held] = {}
+        self._nudged: set[str] = set()
+        self._look = asyncio.Event()
         self._task = asyncio.create_task(self._run(), name="longshore-leases")
 
     @contextmanager
     def hold(self, lease: Lease, job: Job) -> Iterator[Held]:
         """Keep a lease while a turn runs; stop the turn's job if the lease is lost."""
+        if (before := self._held.get(lease.session_id)) is not None and not before.ending:
+            before.job.stop(Stop.LEASE_LOST)  # it was taken from this process, and is this process's again
         held = self._held[lease.session_id] = Held(job, time.monotonic())
         try:
             yield held
@@ -58,9 +64,11 @@ class LeaseKeeper:
         return len(self._held)
 
     def mail(self, session_id: str) -> None:
-        """Somebody rang for a session; if it is one of ours, its turn is told."""
+        """Somebody rang for a session, or has taken it; if it is one of ours, its turn is told, or stopped."""
         if (held := self._held.get(session_id)) is not None and not held.ending:
             held.on_mail()
+            self._nudged.add(session_id)
+            self._look.set()
 
     def control(self, session_id: str, raw: bytes) -> None:
         """Somebody wants something of a session's terminal; if it is one of ours, its turn is told."""
@@ -73,29 +81,49 @@ class LeaseKeeper:
 
     async def _run(self) -> None:
         while True:
-            try:
-                if self._held:
-                    await self._renew()
-                if self._report is not None:
-                    await self._report(self.running)
-            except StoreError as error:
-                log.warning("leases.not_renewed", error=str(error))
-            except Exception:  # whatever it is: a process that stops renewing loses all its sessions
-                log.exception("leases.not_renewed")
+            await self._try(self._beat)
             self._stop_expired()
-            await asyncio.sleep(self._lease_seconds / 3)
+            await self._until_next_beat()
 
-    async def _renew(self) -> None:
-        asked = dict(self._held)
+    async def _beat(self) -> None:
+        if self._held:
+            await self._renew(dict(self._held), self._lease_seconds / 3)
+        if self._report is not None:
+            await self._report(self.running)
+
+    async def _until_next_beat(self) -> None:
+        """Meanwhile, those that are nudged are looked at, and not for long: the others must not wait."""
+        end = time.monotonic() + self._lease_seconds / 3
+        while True:
+            try:
+                async with asyncio.timeout(end - time.monotonic()):
+                    await self._look.wait()
+            except TimeoutError:
+                return
+            self._look.clear()
+            nudged = {name: self._held[name] for name in self._nudged if name in self._held}
+            self._nudged.clear()
+            if nudged:
+                await self._try(partial(self._renew, nudged, self._lease_seconds / 10))
+
+    async def _try(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except StoreError as error:
+            log.warning("leases.not_renewed", error=str(error))
+        except Exception:  # whatever it is: a process that stops renewing loses all its sessions
+            log.exception("leases.not_renewed")
+
+    async def _renew(self, asked: Mapping[str, Held], patience: float) -> None:
         started = time.monotonic()
         ours = await self._db.transact(
-            lambda conn: renew(conn, self._owner, list(asked), self._lease_seconds), patience=self._lease_seconds / 3
+            lambda conn: renew(conn, self._owner, list(asked), self._lease_seconds), patience=patience
         )
         for session_id, held in asked.items():
             if session_id in ours:
                 held.renewed = started
-                if ours[session_id]:  # the nudge may have been lost
-                    self.mail(session_id)
+                if ours[session_id] and not held.ending:  # the nudge may have been lost
+                    held.on_mail()
             elif not held.ending and self._held.get(session_id) is held:
                 log.warning("lease.lost", session=session_id)
                 held.job.stop(Stop.LEASE_LOST)

@@ -1,5 +1,5 @@
-"""Nudges: telling the worker that runs a session that somebody has said something meanwhile, or sits at its terminal.
-Best effort: that somebody has said something, the lease's renewal notices as well, only later."""
+"""Nudges: telling the worker that runs a session that somebody has said something meanwhile, has given its turn up, or
+sits at its terminal. Best effort: the first two the lease's renewal notices as well, only later."""
 
 import asyncio
 from collections.abc import Callable

@@ -72,11 +72,19 @@ class OpenedTurn:
     verdict: tuple[ErrorClass, str] | None = None
     # Other messages are due that this turn does not take.
     leftover: bool = False
+    # What was said to another session is said here again; and what is said leaves only if `delivers`.
+    replay_of: str | None = None
+    delivers: bool = True
     opened: float = field(default_factory=time.monotonic)
 
     def clock(self) -> datetime:
         """What time it is now for the fleet: this machine's own clock may be wrong."""
         return self.at + timedelta(seconds=time.monotonic() - self.opened)
+
+    @property
+    def scratch(self) -> str | None:
+        """Whose copy of the agent's folder it works on: a replay's own."""
+        return self.lease.session_id if self.replay_of is not None else None
 
     @property
     def continuation(self) -> str | None:
@@ -115,7 +123,7 @@ async def open_next(
     if taken is None:
         raise NothingToDo
     messages, unfinished = taken.messages, taken.unfinished
-    offered = choices(session, group, settings, taken.terms)
+    offered = choices(session, group, settings, taken.terms, taken.named)
     tried = tuple(unfinished.tried or ()) if unfinished is not None else ()
     down = await providers_down(conn) if len(offered) > 1 else set()
     choice = choose(offered, tried, down)
@@ -184,6 +192,8 @@ async def open_next(
         interrupted=interrupted,
         verdict=verdict,
         leftover=taken.leftover,
+        replay_of=session.replay_of,
+        delivers=session.delivers,
     )
 
 

@@ -13,7 +13,19 @@ import structlog
 from sqlalchemy.exc import IntegrityError
 
 from models.database import Database
-from models.pruning import Batch, ChangedError, Dates, Rows, Slice, dates, read, remove, sessions_with_old, slices
+from models.pruning import (
+    Batch,
+    ChangedError,
+    Dates,
+    Rows,
+    Slice,
+    close_replays,
+    dates,
+    read,
+    remove,
+    sessions_with_old,
+    slices,
+)
 from models.retention import (
     APPROVALS,
     BUDGET_DAYS,
@@ -36,6 +48,7 @@ from models.retention import (
 )
 from models.rounds import begin_round
 from workers.archive import Archive, ArchiveError
+from workers.scratch import tidy_scratch
 from workers.settings import Settings
 
 log = structlog.get_logger()
@@ -116,6 +129,8 @@ class Pruning:
                 await self._tables(_REFUSED, at)
             if at.finished is not None:
                 await self._tables(_BESIDES, at)
+                if not self._dry:
+                    await self._db.transact(lambda conn: close_replays(conn, at))
                 await self._sessions(at)
                 await self._tables((SERIES,), at)
             self.pruned.whole = True
@@ -216,6 +231,7 @@ async def prune_round(db: Database, settings: Settings) -> Pruned:
         await pruning.run()
     except ArchiveError as error:
         log.error("prune.stopped", why=str(error))
+    await tidy_scratch(db, settings.workspace_root)
     done = pruning.pruned
     if done.total:
         log.info("prune.removed", total=done.total, whole=done.whole, rows=dict(done.rows))

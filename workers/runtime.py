@@ -37,6 +37,7 @@ from workers.leases import LeaseKeeper
 from workers.nudges import Nudges
 from workers.outbox import Outbox
 from workers.rates import Rates
+from workers.scratch import make_scratch
 from workers.settings import Settings
 from workers.verdicts import Patience
 
@@ -103,13 +104,15 @@ class Runtime:
         self.leases: Final = LeaseKeeper(self._lease_db, self.owner, settings.lease_seconds, self._report)
         self._nudges = Nudges(self._redis, self.leases.mail, self.leases.control)
 
-    async def workspace(self, folder: str) -> Workspace:
-        """An agent's folder, there from the first time it is asked for."""
-        path = self.settings.workspace_root.absolute() / folder
+    async def workspace(self, folder: str, scratch: str | None = None) -> Workspace:
+        """An agent's folder, there from the first time it is asked for. `scratch`: a copy of it for that replay."""
+        root = self.settings.workspace_root.absolute()
         if folder not in self._workspaces:
-            await asyncio.to_thread(self._make_workspace, path)
+            await asyncio.to_thread(self._make_workspace, root / folder)
             self._workspaces.add(folder)
-        return Workspace(path)
+        if scratch is not None:
+            return Workspace(await asyncio.to_thread(make_scratch, root, folder, scratch))
+        return Workspace(root / folder)
 
     def _make_workspace(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)

@@ -73,6 +73,13 @@ class Settings(BaseSettings):
         30, ge=0, le=MOST_KEEP_DAYS, description="the same for input that was refused; 0: it stays"
     )
     archive: Path | None = Field(None, description="a folder where rows are kept before they are removed")
+    public_url: str = Field("", description="where people reach the gateway, e.g. https://agents.example")
+    hosts: str = Field("", description="other names, comma-separated, by which the gateway may be called")
+    origins: str = Field(
+        "", description="origins, comma-separated, whose pages may use the API, e.g. https://app.example"
+    )
+    token_rate: float = Field(2000.0, ge=0, description="requests a second with one token; 0: no limit")
+    address_rate: float = Field(200.0, ge=0, description="the same from one address without a known token")
     log_level: str = "INFO"
     log_json: bool = False
 
@@ -83,6 +90,12 @@ class Settings(BaseSettings):
             why = "too few days: give at least {least}, or 0 to keep everything"
             raise PydanticCustomError("keep_days", why, {"least": LEAST_KEEP_DAYS})
         return days
+
+    @property
+    def alive_seconds(self) -> float:
+        """A process that has not said for so long that it lives is taken for dead. Workers say it three times within a
+        lease; a beat says it only when its sweep is run, so a short lease does not count."""
+        return max(30.0, self.lease_seconds)
 
     @property
     def broker(self) -> str:
@@ -105,8 +118,9 @@ def load_settings(**overrides: Any) -> Settings:
         or f"sqlite:///{settings.home}/longshore.db",
         "redis_url": settings.redis_url or _if_redis(settings.broker_url) or running.get("redis_url", ""),
     }
-    if "default_provider" not in settings.model_fields_set and "default_provider" in running:
-        defaults["default_provider"] = running["default_provider"]
+    for name in ("default_provider", "public_url"):
+        if name not in settings.model_fields_set and name in running:
+            defaults[name] = running[name]
     complete = settings.model_copy(update=defaults | overrides)
     if complete.redis_url and not _if_redis(complete.redis_url):
         raise SettingsError("REDIS_URL is not a Redis address. Write redis://:password@host:6379/0")

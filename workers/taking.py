@@ -13,19 +13,22 @@ from models.programs import interrupted_at
 from models.series import DEFAULT_TERMS, Terms, find_series, terms_of, terms_of_series
 from models.turns import has_effects, open_turn, set_turn
 from scheduler.following import is_missed
+from workers.failover import Choice
 from workers.settings import Settings
 
 
 @dataclass(frozen=True)
 class Taken:
     """What a turn is about. `unfinished`: the turn that an earlier worker left, if it is that one. `leftover`: others
-    are due. `series_id` and `terms`: of the one task it may be a run of."""
+    are due. `series_id` and `terms`: of the one task it may be a run of. `named`: who is to run it, if somebody has
+    chosen."""
 
     messages: list[AnyRow]
     unfinished: AnyRow | None
     leftover: bool
     series_id: str | None
     terms: Terms
+    named: Choice | None
 
 
 async def take(conn: AsyncConnection, session: AnyRow, settings: Settings) -> Taken | None:
@@ -50,7 +53,8 @@ async def take(conn: AsyncConnection, session: AnyRow, settings: Settings) -> Ta
     terms = DEFAULT_TERMS
     if series_id is not None:
         terms = await terms_of_series(conn, series_id, session.agent_group_id)
-    return Taken(messages, unfinished, leftover, series_id, terms)
+    named = next((Choice(row.provider, row.model) for row in messages if row.provider is not None), None)
+    return Taken(messages, unfinished, leftover, series_id, terms, named)
 
 
 async def _due(conn: AsyncConnection, session: AnyRow) -> list[AnyRow]:

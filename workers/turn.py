@@ -1,7 +1,7 @@
 """A wake becomes a turn: open it, run the provider, end it. At most one turn per wake; more work rings again."""
 
 import asyncio
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -182,7 +182,8 @@ class _Attempt:
             failure = await self._ask_script()
             if failure is not None or self._spared is not None:
                 return await self._judge(failure)
-        async with Typing(self._runtime, ReplyTo.to_last_of(self._turn.lease.session_id, self._turn.messages)):
+        reply_to = ReplyTo.to_last_of(self._turn.lease.session_id, self._turn.messages)
+        async with Typing(self._runtime, reply_to) if self._turn.delivers else nullcontext():
             failure = await self._ask_provider()
             if self._program is not None:
                 await self._program.note(failure)
@@ -323,14 +324,14 @@ class _Attempt:
         """From the first tool on that may change files. (A program's is watched from its start.)"""
         if self._program is None and not self._watches:
             self._watches = True
-            workspace = await self._runtime.workspace(self._turn.folder)
+            workspace = await self._runtime.workspace(self._turn.folder, self._turn.scratch)
             watch = Instrumented(await self._runtime.sandbox(), workspace.root, self._journal.add)
             await held.enter_async_context(watch)
 
     async def _start(self, provider: AnyProvider, servers: AsyncExitStack) -> Query:
         """Ask the provider. Others' MCP servers, if the group has any, run until `servers` is closed."""
         turn, runtime = self._turn, self._runtime
-        workspace = await runtime.workspace(turn.folder)
+        workspace = await runtime.workspace(turn.folder, turn.scratch)
         capabilities = provider.manifest.capabilities
         if isinstance(provider, ProgramProvider):  # it opens files itself
             capabilities = replace(capabilities, images=False, pdfs=False)

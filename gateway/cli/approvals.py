@@ -9,7 +9,7 @@ from rich.table import Table
 from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
 from gateway.cli.figures import ago, until
 from models.base import AnyRow, now
 from models.consent import Approval
@@ -19,14 +19,15 @@ from models.sessions import Session
 from workers.consent.approvals import decide
 from workers.house import ring_for
 
+AsJson = Annotated[bool, typer.Option("--json", help="one JSON document, for programs")]
 _RISKS = {"low": "low", "medium": "[yellow]medium[/yellow]", "high": "[red]high[/red]"}
 
 
 def approvals(
     approval: Annotated[str | None, typer.Argument(help="show this one whole (the end of its id is enough)")] = None,
     everything: Annotated[bool, typer.Option("--all", help="also those that were decided or came too late")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="at most so many")] = 50,
+    as_json: AsJson = False,
 ) -> None:
     """List what waits for a decision, the oldest first; or show one whole, as it would be done."""
 
@@ -34,7 +35,7 @@ def approvals(
         if approval is not None:
             row = await _find(desk, approval)
             if as_json:
-                print_json(dict(row._mapping))
+                print_json(data_of(row._mapping))
             else:
                 out.print(f"{shown(row.summary)}\n{_state(row)}\n", soft_wrap=True)
                 print_json(row.payload)
@@ -44,7 +45,7 @@ def approvals(
             query = query.where(Approval.status == "pending", Approval.expires_at > now())
         rows = await desk.db.read(lambda conn: _rows(conn, query))
         if as_json:
-            print_json([dict(row._mapping) for row in rows])
+            print_json([data_of(row._mapping) for row in rows])
         elif not rows:
             out.print("nothing " + ("was ever asked for" if everything else "waits for a decision"))
         else:
@@ -60,23 +61,29 @@ def approve(
     usd: Annotated[
         float | None, typer.Option(help="for a budget: how much more for today; else what was asked")
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Allow what an agent asks for; it goes on at once."""
     if usd is not None and not (math.isfinite(usd) and usd > 0):
         fail("--usd must be more than 0", 2)
-    run(lambda desk: _decide(desk, approval, approve=True, usd=usd), broker=True)
+    run(lambda desk: _decide(desk, approval, approve=True, usd=usd, as_json=as_json), broker=True)
 
 
-def deny(approval: Annotated[str, typer.Argument(help="the approval's id (its end is enough)")]) -> None:
+def deny(
+    approval: Annotated[str, typer.Argument(help="the approval's id (its end is enough)")], as_json: AsJson = False
+) -> None:
     """Refuse what an agent asks for; what waits for it is given up."""
-    run(lambda desk: _decide(desk, approval, approve=False, usd=None), broker=True)
+    run(lambda desk: _decide(desk, approval, approve=False, usd=None, as_json=as_json), broker=True)
 
 
-async def _decide(desk: Desk, fragment: str, *, approve: bool, usd: float | None) -> None:
+async def _decide(desk: Desk, fragment: str, *, approve: bool, usd: float | None, as_json: bool) -> None:
     row = await _find(desk, fragment)
     decided = await decide(desk.db, row.id, approve=approve, usd=usd)
     ring_for(desk, decided.wakes, decided.deliveries)
-    out.print(shown(decided.text), soft_wrap=True)
+    if as_json:
+        print_json({"approval": row.id, "text": decided.text})
+    else:
+        out.print(shown(decided.text), soft_wrap=True)
 
 
 async def _find(desk: Desk, fragment: str) -> AnyRow:

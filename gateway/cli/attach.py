@@ -18,6 +18,7 @@ from typing import Annotated, Final
 
 import redis.asyncio
 import typer
+from rich.cells import cell_len, set_cell_size
 
 from adapters.events import ControlChanged, Envelope, Mode, ScreenChanged, TurnEnded
 from adapters.sandbox.terminal import MOST_COLUMNS, MOST_ROWS
@@ -30,6 +31,7 @@ from workers.nudges import control_channel
 from workers.takeover import MAX_KEYS, Control, Keys, Resize, Show, Wish
 
 LEAVE: Final = "\x1d"  # Ctrl-]
+RESIZED: Final = ""  # no key, but the window has another size
 WAIT_SECONDS: Final = 5.0
 _ENDS: Final = (signal.SIGHUP, signal.SIGTERM)
 _SCREEN_ON, _SCREEN_OFF = "\x1b[?1049h", "\x1b[?1049l"
@@ -66,6 +68,7 @@ class _Seat:
         self._by = getpass.getuser()[:100]
         self._keys: asyncio.Queue[str] = asyncio.Queue()
         self._shown: ScreenChanged | None = None
+        self._has_screen = False  # one of its own, to draw on
 
     async def sit(self) -> str:
         """Why it is over."""
@@ -78,6 +81,8 @@ class _Seat:
             except TimeoutError:
                 fail(f"no program shows a terminal in session {short(self._session_id)} now")
             with _raw(self._keys):
+                self._has_screen = True
+                self._draw()
                 return await self._type(following)
         finally:
             following.cancel()
@@ -108,9 +113,12 @@ class _Seat:
                 return f"the turn has ended: {status}"
             case _:
                 return None
-        if self._shown is not None:
-            _draw(self._shown, f" {short(self._session_id)} · {self._led} · Ctrl-] leaves ")
+        self._draw()
         return None
+
+    def _draw(self) -> None:
+        if self._shown is not None and self._has_screen:
+            _draw(self._shown, f" {short(self._session_id)} · {self._led} · Ctrl-] leaves ")
 
     async def _type(self, following: "asyncio.Task[str]") -> str:
         """Whatever ends it, the agent leads again."""
@@ -121,10 +129,7 @@ class _Seat:
                 await self._send(Control(mode="agent-led", by=self._by))
 
     async def _pass_on(self, following: "asyncio.Task[str]") -> str:
-        size = shutil.get_terminal_size()
-        # The last line is ours.
-        rows, columns = min(max(2, size.lines - 1), MOST_ROWS), min(max(2, size.columns), MOST_COLUMNS)
-        await self._send(Resize(rows=rows, columns=columns))
+        await self._fit()
         if self._mode is not None:
             await self._send(Control(mode=self._mode, by=self._by))
         while True:
@@ -133,12 +138,22 @@ class _Seat:
             if following.done():
                 pressed.cancel()
                 return following.result()
+            if pressed.result() == RESIZED:
+                await self._fit()
+                self._draw()
+                continue
             text, left, _ = pressed.result().partition(LEAVE)
             if text and self._mode is not None:
                 for start in range(0, len(text), MAX_KEYS):
                     await self._send(Keys(text=text[start : start + MAX_KEYS], by=self._by))
             if left:
                 return "left; the agent leads again" if self._mode is not None else "left"
+
+    async def _fit(self) -> None:
+        """Give the program's terminal the size of ours, but for the last line, which is ours."""
+        size = shutil.get_terminal_size()
+        rows, columns = min(max(2, size.lines - 1), MOST_ROWS), min(max(2, size.columns), MOST_COLUMNS)
+        await self._send(Resize(rows=rows, columns=columns))
 
     async def _send(self, wish: Wish) -> None:
         await self._client.publish(control_channel(self._session_id), wish.model_dump_json())
@@ -167,11 +182,12 @@ def _raw(keys: "asyncio.Queue[str]") -> Iterator[None]:
     loop.add_reader(keyboard, read)
     for number in _ENDS:
         loop.add_signal_handler(number, keys.put_nowait, LEAVE)
+    loop.add_signal_handler(signal.SIGWINCH, keys.put_nowait, RESIZED)
     try:
         yield
     finally:
         loop.remove_reader(keyboard)
-        for number in _ENDS:
+        for number in (*_ENDS, signal.SIGWINCH):
             loop.remove_signal_handler(number)
         with contextlib.suppress(termios.error):
             termios.tcsetattr(keyboard, termios.TCSADRAIN, before)
@@ -185,11 +201,15 @@ def _put(text: str) -> None:
         sys.stdout.flush()
 
 
+def _cut(line: str, cells: int) -> str:
+    return line if cell_len(line) <= cells else set_cell_size(line, cells)
+
+
 def _draw(screen: ScreenChanged, status: str) -> None:
     """The whole screen: a program's text is not trusted to move our cursor."""
     size = shutil.get_terminal_size()
     rows = size.lines - 1
-    lines = [visible(line)[: size.columns] for line in screen.lines[:rows]]
+    lines = [_cut(visible(line), size.columns) for line in screen.lines[:rows]]
     drawn = "".join(f"\x1b[{number};1H\x1b[2K{line}" for number, line in enumerate(lines, 1))
     bar = f"\x1b[{size.lines};1H\x1b[2K\x1b[7m{status[: size.columns]}\x1b[0m"
     cursor = f"\x1b[{min(screen.row, rows - 1) + 1};{min(screen.column, size.columns - 1) + 1}H"

@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 import sys
-from collections.abc import AsyncGenerator
-from typing import Annotated, cast
+from collections.abc import AsyncGenerator, Coroutine
+from typing import Annotated, Any, cast
 
 import redis.asyncio
 import typer
@@ -15,6 +15,7 @@ from gateway.assistant import FOLDER as ASSISTANT
 from gateway.cli.chat_printer import ChatPrinter
 from gateway.cli.conversation import ENDS, Conversation, fresh_place
 from gateway.cli.desk import Desk, fail, out, run, shown
+from gateway.cli.piped_lines import piped_lines
 from gateway.cli.terminal import Terminal, is_interactive
 from models.base import AnyRow
 from models.groups import agent_folders, find_agent_group
@@ -24,8 +25,10 @@ from workers.refusals import RefusedError
 HISTORY_FILE = "chat_history"
 _HELP = (
     "[dim]  Enter sends, Alt-Enter begins a new line, arrows recall. A message sent while the agent works joins in.\n"
-    "  /new    begins a conversation without a past\n"
-    "  /quit   leaves, as do Ctrl-D and Ctrl-C; what was sent is answered all the same[/dim]"
+    "  /approve, /deny   decide about what the agent asks for; with its code, if several wait\n"
+    "  /stop             stops what the agent is at\n"
+    "  /new              begins a conversation without a past\n"
+    "  /quit             leaves, as do Ctrl-D and Ctrl-C; what was sent is answered all the same[/dim]"
 )
 
 
@@ -71,23 +74,26 @@ async def _through_pipe(desk: Desk, client: redis.asyncio.Redis, group: AnyRow, 
     well = True
     conversation, events = await _begin(desk, client, group, place, printer)
     try:
-        while line := await asyncio.to_thread(sys.stdin.readline):
-            text = line.strip()
-            match text:
-                case "":
-                    continue
-                case "/quit":
-                    break
-                case "/help":
-                    printer.note(_HELP)
-                    continue
-                case "/new":
-                    await events.aclose()
-                    conversation, events = await _begin(desk, client, group, fresh_place(), printer)
-                    continue
-            printer.echo(text)
+        async for line in piped_lines(sys.stdin.fileno()):
             try:
-                well &= await _exchange(conversation, events, text)
+                match line.split():
+                    case []:
+                        continue
+                    case ["/quit" | "/exit"]:
+                        break
+                    case ["/help"]:
+                        printer.note(_HELP)
+                    case ["/new"]:
+                        await events.aclose()
+                        conversation, events = await _begin(desk, client, group, fresh_place(), printer)
+                    case ["/stop"]:
+                        printer.note(shown(await conversation.stop()))
+                    case ["/approve" | "/deny" as word, *code]:
+                        printer.note(shown(await conversation.decide(word == "/approve", " ".join(code))))
+                        well &= await _until_it_rests(events)
+                    case _:
+                        printer.echo(line.strip())
+                        well &= await _exchange(conversation, events, line.strip())
             except RefusedError as error:
                 printer.note(f"[red]{shown(error)}[/red]")
                 well = False
@@ -102,6 +108,14 @@ async def _exchange(conversation: Conversation, events: AsyncGenerator[Envelope,
     async for item in events:
         if await conversation.is_over(accepted, item):
             return cast(TurnEnded, item.event).status in ("completed", "parked")
+    return False
+
+
+async def _until_it_rests(events: AsyncGenerator[Envelope, None]) -> bool:
+    """After a decision the turn goes on by itself."""
+    async for item in events:
+        if isinstance(item.event, TurnEnded) and item.event.status in ENDS:
+            return item.event.status in ("completed", "parked")
     return False
 
 
@@ -133,29 +147,34 @@ class _Talk:
         self._printer = printer
         self._following: asyncio.Task[None] | None = None
         self._unanswered = False
+        self._warned = False  # that the agent is still at work
 
     async def run(self, place: str) -> None:
         provider = self._group.provider or f"{self._desk.settings.default_provider}, the default"
         name = f"[bold]{shown(self._group.name)}[/bold] [dim]({shown(provider)})[/dim]"
         self._printer.note(f"{name} [dim]- /help helps, Ctrl-D leaves[/dim]")
         conversation = await self._open(place)
-        with self._terminal.opened():
+        with self._terminal.opened(self._stay):
             try:
                 while (line := await self._next_line()) is not None:
-                    match line.strip():
-                        case "":
+                    match line.split():
+                        case []:
                             continue
-                        case "/quit" | "/exit":
+                        case ["/quit" | "/exit"]:
                             break
-                        case "/help":
+                        case ["/help"]:
                             self._printer.note(_HELP)
-                        case "/new":
+                        case ["/new"]:
                             await self._stop_following()
                             conversation = await self._open(fresh_place())
                             come_back = f"longshore chat {self._group.folder} --chat {conversation.place}"
                             self._printer.note(f"[dim]a new conversation; come back to it: {shown(come_back)}[/dim]")
-                        case text:
-                            await self._say(conversation, text)
+                        case ["/stop"]:
+                            await self._do(conversation.stop())
+                        case ["/approve" | "/deny" as word, *code]:
+                            await self._do(conversation.decide(word == "/approve", " ".join(code)))
+                        case _:
+                            await self._say(conversation, line.strip())
                 if self._unanswered:
                     self._printer.note("[dim]your message stays, and is answered: longshore chat shows it later[/dim]")
             finally:
@@ -167,6 +186,20 @@ class _Talk:
         await conversation.open()
         self._follow(conversation)
         return conversation
+
+    def _stay(self) -> bool:
+        """Whoever presses Ctrl-C while the agent works may mean its work, and not the chat."""
+        stay = self._terminal.busy and not self._warned
+        if stay:
+            self._warned = True
+            self._printer.note("[dim]still at work: /stop stops it, Ctrl-C again leaves it to itself[/dim]")
+        return stay
+
+    async def _do(self, work: Coroutine[Any, Any, str]) -> None:
+        try:
+            self._printer.note(f"[dim]{shown(await work)}[/dim]")
+        except RefusedError as error:
+            self._printer.note(f"[red]{shown(error)}[/red]")
 
     async def _say(self, conversation: Conversation, text: str) -> None:
         self._printer.echo(text)
@@ -185,7 +218,7 @@ class _Talk:
         async for item in conversation.events():
             match item.event:
                 case TurnStarted():
-                    self._terminal.busy = True
+                    self._terminal.busy, self._warned = True, False
                 case TurnEnded(status=status):
                     self._terminal.busy = False
                     if status in ENDS:

@@ -7,7 +7,8 @@ from typing import Any
 from sqlalchemy import or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models.base import AnyRow
+from models.base import AnyRow, now
+from models.consent import Approval
 from models.groups import MessagingGroup
 from models.inbox import MessageIn
 from models.outbox import MessageOut
@@ -87,6 +88,16 @@ async def sent_on_the_way(conn: AsyncConnection, turn_id: str, after: int) -> li
 def _words(content: dict[str, Any]) -> str:
     names = [f"[file: {file['name']}]" for file in content.get("files") or ()]
     return " ".join([*filter(None, [str(content.get("text") or "")]), *names])
+
+
+async def open_approvals(conn: AsyncConnection, session_id: str) -> list[AnyRow]:
+    """What the agent waits for a decision about, the oldest first."""
+    query = (
+        select(Approval.id, Approval.category, Approval.summary, Approval.risk, Approval.created_at)
+        .where(Approval.session_id == session_id, Approval.status == "pending", Approval.expires_at > now())
+        .order_by(Approval.created_at, Approval.id)
+    )
+    return list((await conn.execute(query)).all())
 
 
 async def message_state(conn: AsyncConnection, message_id: str) -> AnyRow | None:

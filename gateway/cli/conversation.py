@@ -8,25 +8,38 @@ from typing import cast
 
 import redis.asyncio
 
-from adapters.events import Envelope, MessagesJoined, QuestionAsked, ToolResult, TurnEnded, TurnStarted
+from adapters.events import (
+    ApprovalRequested,
+    Envelope,
+    MessagesJoined,
+    QuestionAsked,
+    ToolResult,
+    TurnEnded,
+    TurnStarted,
+)
 from gateway.cli.chat_log import (
     CHANNEL,
     find_conversation,
     message_state,
     messages_numbered,
+    open_approvals,
     recent_messages,
     sent_on_the_way,
 )
 from gateway.cli.chat_printer import ME, ChatPrinter
-from gateway.cli.desk import Desk, shown
+from gateway.cli.desk import BY, Desk, shown
 from gateway.cli.figures import until
 from gateway.cli.listening import nobody_listens
 from models.base import AnyRow, new_id
 from models.consent import open_question
 from models.lookup import short
+from workers.consent.approvals import decide
 from workers.events import Follower
+from workers.house import ring_for
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
+from workers.operations import sessions
+from workers.refusals import RefusedError
 
 HISTORY = 6
 ENDS = ("completed", "failed", "cancelled", "parked")
@@ -72,7 +85,12 @@ class Conversation:
                 seconds=0,
             )
             printer.show(Envelope(session=found.id, at=question.created_at, event=shape))
-            printer.note(f"[yellow]⏸ waiting for you[/yellow] [dim](for another {until(question.expires_at)})[/dim]")
+            printer.waits(f"[yellow]⏸ waiting for you[/yellow] [dim](for another {until(question.expires_at)})[/dim]")
+        elif approvals := await db.read(lambda conn: open_approvals(conn, found.id)):
+            for row in approvals:
+                wish = ApprovalRequested(id=row.id, category=row.category, summary=row.summary, risk=row.risk)
+                printer.show(Envelope(session=found.id, at=row.created_at, event=wish))
+            printer.waits("[yellow]⏸ waiting for approval[/yellow]")
         elif found.activity and found.lease_expires_at is not None:
             printer.note(f"[dim]at work: {shown(found.activity)}[/dim]")
 
@@ -97,6 +115,27 @@ class Conversation:
         if (words := await nobody_listens(desk, accepted)) is not None:
             self._printer.note(words)
         return accepted
+
+    async def decide(self, approve: bool, code: str) -> str:
+        """Say yes or no to what the agent asks for here; `code` is the end of its id, if several wait. In words what
+        came of it. RefusedError if there is nothing to decide."""
+        session_id = self.session_id
+        waiting = await self._desk.db.read(lambda conn: open_approvals(conn, session_id)) if session_id else []
+        meant = [row for row in waiting if row.id.endswith(code)]
+        if len(meant) != 1:
+            several = ", ".join(f"{short(row.id)} ({row.summary})" for row in waiting)
+            raise RefusedError(
+                f"say which, by its code: {several}" if several else "nothing waits for a decision in this conversation"
+            )
+        done = await decide(self._desk.db, meant[0].id, approve=approve)
+        ring_for(self._desk, done.wakes, done.deliveries)
+        return done.text
+
+    async def stop(self) -> str:
+        """Stop what the agent is at. In words what came of it; RefusedError if it is at nothing."""
+        if self.session_id is None:
+            raise RefusedError("nothing has been said yet")
+        return (await sessions.cancel(self._desk, BY, self.session_id)).text
 
     def _ring_for_the_first(self) -> None:
         self._listens = True

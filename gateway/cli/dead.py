@@ -6,19 +6,11 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from gateway.cli.desk import Desk, fail, out, print_json, run, shown
-from models.lookup import (
-    discard,
-    find_dead,
-    find_undelivered,
-    list_dead,
-    list_rejected,
-    resend,
-    revive,
-    short,
-    undelivered,
-)
-from models.sessions import find_session
+from gateway.cli.desk import BY, Desk, data_of, err, fail, out, print_json, run, shown
+from models.lookup import find_dead, find_undelivered, list_dead, list_rejected, short, undelivered
+from workers.failover import check_choice
+from workers.operations import dead as operations
+from workers.refusals import RefusedError
 
 dead = typer.Typer(help="Dead letters: messages that were given up, with the reason.", invoke_without_command=True)
 
@@ -30,8 +22,8 @@ def listing(
     undelivered_only: Annotated[
         bool, typer.Option("--undelivered", help="replies that did not arrive instead")
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="at most so many")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """List dead letters, the latest first."""
     if context.invoked_subcommand is not None:
@@ -41,7 +33,7 @@ def listing(
         query = list_rejected if rejected else undelivered if undelivered_only else list_dead
         rows = await desk.db.read(lambda conn: query(conn, limit))
         if as_json:
-            print_json([dict(row._mapping) for row in rows])
+            print_json([data_of(row._mapping) for row in rows])
         elif not rows:
             what = "refused" if rejected else "left undelivered" if undelivered_only else "given up"
             out.print(f"nothing here: [green]nothing was {what}[/green]")
@@ -52,11 +44,17 @@ def listing(
 
 
 @dead.command("show")
-def show(message: Annotated[str, typer.Argument(help="the message's id (its end is enough)")]) -> None:
+def show(
+    message: Annotated[str, typer.Argument(help="the message's id (its end is enough)")],
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+) -> None:
     """Everything about one dead letter."""
 
     async def command(desk: Desk) -> None:
         row = await _one(desk, message)
+        if as_json:
+            print_json(data_of(row._mapping))
+            return
         out.print(f"[bold]message {row.seq}[/bold] to {shown(row.folder)}, {row.kind}, {row.tries} tries")
         out.print(f"[red]{row.error_class}[/red]: {shown(row.error or '')}", soft_wrap=True)
         out.print(f"[dim]id {shown(row.id)}, session {row.session_id}[/dim]")
@@ -70,18 +68,37 @@ def show(message: Annotated[str, typer.Argument(help="the message's id (its end 
 def retry(
     message: Annotated[str | None, typer.Argument(help="the message's id (its end is enough)")] = None,
     everything: Annotated[bool, typer.Option("--all", help="all dead letters")] = False,
+    provider: Annotated[str | None, typer.Option(help="who is to answer it, instead of the agent's own")] = None,
+    model: Annotated[str | None, typer.Option(help="with which model")] = None,
 ) -> None:
-    """Try a dead letter again, with all its tries."""
+    """Try a dead letter again, with all its tries; on another provider, if you name one."""
     if (message is None) == (not everything):
         fail("name one message, or give --all", 2)
 
     async def command(desk: Desk) -> None:
-        rows = [await _one(desk, message)] if message else await desk.db.read(lambda conn: list_dead(conn, 10_000))
-        for row in sorted(rows, key=lambda row: (row.session_id, row.seq)):
-            await _revive(desk, row)
-        out.print(f"{len(rows)} back in the queue")
+        if message is not None:
+            row = await _one(desk, message)
+            out.print(shown((await operations.retry(desk, BY, row.id, provider=provider, model=model)).text))
+            return
+        await _retry_all(desk, provider, model)
 
     run(command, broker=True)
+
+
+async def _retry_all(desk: Desk, provider: str | None, model: str | None) -> None:
+    """One that cannot be tried again does not keep the others."""
+    check_choice(desk.registry, provider, model)
+    rows = await desk.db.read(lambda conn: list_dead(conn, 10_000))
+    refused = 0
+    for row in sorted(rows, key=lambda row: (row.session_id, row.seq)):
+        try:
+            await operations.retry(desk, BY, row.id, provider=provider, model=model)
+        except RefusedError as error:
+            refused += 1
+            err.print(shown(f"{short(row.id)}: {error}"), soft_wrap=True)
+    out.print(f"{len(rows) - refused} back in the queue")
+    if refused:
+        raise typer.Exit(1)
 
 
 @dead.command("discard")
@@ -90,8 +107,7 @@ def discard_one(message: Annotated[str, typer.Argument(help="the message's id (i
 
     async def command(desk: Desk) -> None:
         row = await _one(desk, message)
-        await desk.db.transact(lambda conn: discard(conn, row.id))
-        out.print("discarded")
+        out.print(shown((await operations.discard(desk, BY, row.id)).text))
 
     run(command)
 
@@ -105,20 +121,9 @@ def resend_one(message: Annotated[str, typer.Argument(help="the reply's id (its 
         if len(rows) != 1:
             found = "several replies end" if rows else "no reply ends"
             fail(f"{found} with {message!r}; see: longshore dead --undelivered")
-        await desk.db.transact(lambda conn: resend(conn, rows[0].id))
-        desk.bells.deliver(rows[0].id)
-        out.print("back in the queue")
+        out.print(shown((await operations.resend(desk, BY, rows[0].id)).text))
 
     run(command, broker=True)
-
-
-async def _revive(desk: Desk, row: Any) -> None:
-    session = await desk.db.read(lambda conn: find_session(conn, row.session_id))
-    assert session is not None
-    provider = session.provider or session.group_provider or desk.settings.default_provider
-    desk.registry.providers.get(provider)  # refuses an unknown one before anything is changed
-    if session_id := await desk.db.transact(lambda conn: revive(conn, row.id)):
-        desk.bells.wake(session_id, provider)
 
 
 async def _one(desk: Desk, fragment: str) -> Any:

@@ -2,18 +2,20 @@
 
 import asyncio
 import json
+import re
 import sys
 import unicodedata
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
 from typing import Any, Literal, NoReturn, TypeVar
 
 import typer
+from redis.exceptions import RedisError
 from rich.console import Console
 from rich.markup import escape
-from sqlalchemy.exc import DataError, IntegrityError
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import AdapterError
@@ -25,6 +27,8 @@ from models.errors import DatabaseDownError, StoreError
 from models.groups import find_agent_group, is_ours
 from workers.bells import Bells
 from workers.logs import configure_logs
+from workers.operations.names import INVISIBLE, BadNameError
+from workers.operations.names import check_name as checked_name
 from workers.refusals import RefusedError
 from workers.settings import Settings, SettingsError, load_settings, require_broker
 
@@ -32,9 +36,10 @@ T = TypeVar("T")
 FollowUp = Literal["enqueue", "interrupt", "separate", "reject"]
 
 EX_UNAVAILABLE = 69
+EX_INTERRUPTED = 130
 BY = "cli"  # who did it, where that is kept
-# Control, format (joiners of emoji are lost with them) and the two separators terminals may break lines at.
-_INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
+_NAMES = {"session_id": "session", "folder": "agent"}
+_UNSEEN = re.compile(r"[^\n\x20-\x7e]")  # or at least not ASCII
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -81,10 +86,12 @@ def run(command: Callable[[Desk], Awaitable[T]], *, broker: bool = False) -> T:
         fail(str(error), EX_UNAVAILABLE)
     except (SettingsError, StoreError, RefusedError, AdapterError) as error:
         fail(str(error))
-    except (DataError, IntegrityError) as error:
+    except DBAPIError as error:
         fail(f"the database does not take this: {str(error.orig).splitlines()[0]}")
+    except RedisError as error:
+        fail(f"the broker does not answer ({type(error).__name__})", EX_UNAVAILABLE)
     except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise typer.Exit(EX_INTERRUPTED) from None
 
 
 async def _at_desk(settings: Settings, command: Callable[[Desk], Awaitable[T]]) -> T:
@@ -109,13 +116,10 @@ async def agent_id(conn: AsyncConnection, handle: str) -> str:
 
 def check_name(what: str, name: str, most: int = 255) -> str:
     """The name of a place, a person or a platform, as people type it; anything that cannot be one is refused."""
-    if not name.strip():
-        fail(f"{what} is empty", 2)
-    if len(name) > most:
-        fail(f"{what} has {len(name)} characters; at most {most} are taken", 2)
-    if any(unicodedata.category(char) in _INVISIBLE for char in name):
-        fail(f"{what} {name!r} has characters that cannot be seen", 2)
-    return name
+    try:
+        return checked_name(what, name, most)
+    except BadNameError as error:
+        fail(str(error), 2)
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
@@ -123,8 +127,26 @@ def fail(message: str, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
+def data_of(facts: Mapping[Any, Any]) -> dict[str, Any]:
+    """A row, or what was made of one, for `print_json`: agents and sessions are named as at every other door."""
+    return {_NAMES.get(name, name): value for name, value in facts.items()}
+
+
 def print_json(value: Any) -> None:
-    sys.stdout.write(json.dumps(value, default=_plain, ensure_ascii=False) + "\n")
+    """One document on one line, and nothing else on standard output."""
+    print_json_text(json.dumps(value, default=_plain, ensure_ascii=False))
+
+
+def print_json_text(text: str) -> None:
+    """What is JSON already, as a line. It may be read on a terminal: what cannot be seen is escaped, which changes
+    nothing for a program."""
+    sys.stdout.write(_UNSEEN.sub(_escaped, text) + "\n")
+    sys.stdout.flush()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    char = found[0]
+    return json.dumps(char)[1:-1] if unicodedata.category(char) in INVISIBLE else char
 
 
 def _plain(value: Any) -> Any:
@@ -144,4 +166,4 @@ def shown(text: object) -> str:
 
 def visible(text: str) -> str:
     """Without what could move the cursor, change colours or turn the reading direction."""
-    return "".join(char if char in "\n\t" or unicodedata.category(char) not in _INVISIBLE else "�" for char in text)
+    return "".join(char if char in "\n\t" or unicodedata.category(char) not in INVISIBLE else "�" for char in text)

@@ -1,6 +1,7 @@
 """`longshore gateway` and `longshore listen`: the processes that let platforms in."""
 
 import asyncio
+import ipaddress
 import signal
 import socket
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,7 @@ from adapters.registry import Registry
 from gateway.cli.desk import EX_UNAVAILABLE, fail
 from models import schema
 from models.errors import DatabaseDownError, StoreError
+from models.tokens import any_token
 from workers.intake.listening import listen_to_all, listening_channels
 from workers.intake.outpost import Outpost
 from workers.logs import configure_logs
@@ -33,7 +35,8 @@ def gateway(
         str, typer.Option("--name", "-n", help="a second one on the same machine needs another")
     ] = "gateway",
 ) -> None:
-    """Run the HTTP gateway: platforms' webhooks, web chat, and the API for approvals and questions."""
+    """Run the HTTP gateway: console, API, web chat and platforms' webhooks. On an address that others can reach it does
+    not start before there is a token."""
     # Imported here: most commands do without, and it takes a while.
     from gateway.http.app import make_app
     from gateway.http.serving import listen_on, serve
@@ -44,12 +47,24 @@ def gateway(
         fail(f"cannot listen on {host}:{port}: {error.strerror}", EX_UNAVAILABLE)
 
     async def work(outpost: Outpost) -> None:
+        if not _is_loopback(host) and not await outpost.db.read(any_token):
+            fail(
+                f"others can reach {host}, and there is no token by which to tell who calls. Make one first: "
+                "longshore token add NAME --role owner (or listen on 127.0.0.1)"
+            )
         receiving = [channel for channel, driver in outpost.registry.channels.working.items() if driver.receives]
         log.info("gateway.listens", host=host, port=listener.getsockname()[1], channels=receiving)
         await serve(make_app(outpost, outpost.redis), listener)
 
     with listener:
         _run_process(name, "gateway", work)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def listen(

@@ -1,31 +1,26 @@
 """`longshore groups`: agents and how each of them runs."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.table import Table
-from sqlalchemy import insert, select, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, fail, find_agent, out, print_json, run, shown
-from gateway.cli.group_settings import (
+from gateway.cli.desk import BY, Desk, data_of, fail, find_agent, out, print_json, run, shown
+from gateway.cli.group_settings import budget_words, described, parse_budget, parse_options, parse_policy_file
+from gateway.cli.listening import warn_of_provider
+from models.base import AnyRow
+from models.groups import agent_groups
+from workers.operations.group_settings import (
     DEFAULT,
     Changes,
     GroupSettings,
     GroupSettingsError,
     OptionValue,
-    budget_words,
-    described,
-    parse_budget,
-    parse_options,
-    parse_policy_file,
+    without_secrets,
 )
-from gateway.cli.listening import warn_of_provider
-from models.base import AnyRow
-from models.groups import AgentGroup, find_agent_group
+from workers.operations.groups import add_group, check_folder, update_group
 
 T = TypeVar("T")
 
@@ -50,7 +45,7 @@ PolicyFile = Annotated[
     str | None,
     typer.Option("--policy", metavar="FILE", help="what it may do: a YAML file (docs/tools.md), or `default`"),
 ]
-AsJson = Annotated[bool, typer.Option("--json")]
+AsJson = Annotated[bool, typer.Option("--json", help="one JSON document, for programs")]
 
 
 @groups.command("list")
@@ -58,9 +53,9 @@ def list_groups(as_json: AsJson = False) -> None:
     """List agents."""
 
     async def command(desk: Desk) -> None:
-        rows = await desk.db.read(_all_groups)
+        rows = await desk.db.read(agent_groups)
         if as_json:
-            print_json([dict(row._mapping) for row in rows])
+            print_json([_as_json(row) for row in rows])
         elif not rows:
             out.print("no agents yet. Make one: [bold]longshore groups add NAME[/bold]")
         else:
@@ -83,21 +78,13 @@ def add(
     script: Script = None,
 ) -> None:
     """Make an agent."""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,99}", folder):
-        fail(f"{folder!r} cannot be a folder: use small letters, digits, - and _", 2)
+    _sentence(lambda: check_folder(folder))
     changes = _changes(name, provider, model, fallback, False, daily_budget, user_daily_budget, option, policy, script)
 
     async def command(desk: Desk) -> None:
-        default = desk.settings.default_provider
-        # Its provider is checked even if none is named: the default one may not be installed, or may want options.
-        checked = Changes(**(vars(changes) | {"provider": provider or "default"}))
-        made = _sentence(lambda: checked.applied(GroupSettings(folder), desk.registry, default))
-        if await desk.db.read(lambda conn: find_agent_group(conn, folder)) is not None:
-            fail(f"there is already an agent {folder!r}; change it with: longshore groups set {folder}")
-        values = {"folder": folder, **made.columns()}
-        await desk.db.transact(lambda conn: conn.execute(insert(AgentGroup).values(**values)))
+        made = await add_group(desk, BY, folder, changes)
         out.print(f'made. Talk to it: [bold]longshore send {folder} "hello"[/bold]')
-        await warn_of_provider(desk, made.provider or default)
+        await warn_of_provider(desk, made.provider or desk.settings.default_provider)
 
     run(command)
 
@@ -132,7 +119,7 @@ def change(
 
     async def command(desk: Desk) -> None:
         if changes.anything:
-            before, after = await desk.db.transact(lambda conn: _change(conn, desk, folder, changes))
+            before, after = await update_group(desk, BY, folder, changes)
             await _show(desk, folder, as_json)
             if after.provider != before.provider:
                 await warn_of_provider(desk, after.provider or desk.settings.default_provider)
@@ -142,22 +129,10 @@ def change(
     run(command)
 
 
-async def _change(
-    conn: AsyncConnection, desk: Desk, folder: str, changes: Changes
-) -> tuple[GroupSettings, GroupSettings]:
-    """Under the row's lock (SQLite: the writer's), so that two changes at once are both kept."""
-    found = await find_agent(conn, folder)
-    locked = select(AgentGroup.__table__).where(AgentGroup.id == found.id).with_for_update()
-    before = GroupSettings.of_row((await conn.execute(locked)).one())
-    after = _sentence(lambda: changes.applied(before, desk.registry, desk.settings.default_provider))
-    await conn.execute(update(AgentGroup).where(AgentGroup.id == found.id).values(**after.columns()))
-    return before, after
-
-
 async def _show(desk: Desk, folder: str, as_json: bool) -> None:
     row = await desk.db.read(lambda conn: find_agent(conn, folder))
     if as_json:
-        print_json(dict(row._mapping))
+        print_json(_as_json(row))
         return
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="dim")
@@ -167,6 +142,10 @@ async def _show(desk: Desk, folder: str, as_json: bool) -> None:
         table.add_row(what, shown(words))
     out.print(f"[bold]{shown(row.folder)}[/bold]")
     out.print(table)
+
+
+def _as_json(row: AnyRow) -> dict[str, Any]:
+    return data_of(row._mapping) | {"config": without_secrets(row.config or {})}
 
 
 def _changes(
@@ -203,14 +182,15 @@ def _changes(
             policy=_policy(policy),
         )
 
-    return _sentence(parse, code=2)
+    return _sentence(parse)
 
 
-def _sentence(work: Callable[[], T], code: int = 1) -> T:
+def _sentence(work: Callable[[], T]) -> T:
+    """What is wrong with what was typed, before anything is looked at."""
     try:
         return work()
     except GroupSettingsError as error:
-        fail(str(error), code)
+        fail(str(error), 2)
 
 
 def _policy(given: str | None) -> dict[str, Any] | None:
@@ -243,9 +223,3 @@ def _table(rows: list[AnyRow], default_provider: str) -> Table:
     for folder, group in all_settings:
         table.add_row(shown(folder), *(cell(group) for cell in columns.values()))
     return table
-
-
-async def _all_groups(conn: AsyncConnection) -> list[Any]:
-    # Without the fleet's own, which begin with a dot and never run.
-    query = select(AgentGroup.__table__).where(~AgentGroup.folder.startswith(".")).order_by(AgentGroup.folder)
-    return list((await conn.execute(query)).all())

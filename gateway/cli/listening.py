@@ -1,7 +1,7 @@
 """Is anybody there? Whether workers read a provider's queue, and the words for when none does."""
 
 from gateway.cli.desk import Desk, err, fail, shown
-from gateway.keys import missing_key
+from gateway.provider_states import ask
 from models.fleet import living_processes
 from models.sessions import find_session
 from workers.bells import agent_queue
@@ -10,7 +10,7 @@ from workers.intake.ingest import Accepted
 
 async def listeners(desk: Desk, provider: str) -> list[str]:
     """The workers that read a provider's queue and have lately said that they live."""
-    alive = await desk.db.read(lambda conn: living_processes(conn, desk.settings.lease_seconds * 2))
+    alive = await desk.db.read(lambda conn: living_processes(conn, desk.settings.alive_seconds))
     return [process.name for process in alive if agent_queue(provider) in process.queues]
 
 
@@ -35,11 +35,13 @@ async def nobody_listens(desk: Desk, accepted: Accepted) -> str | None:
 async def warn_of_provider(desk: Desk, provider: str) -> None:
     """Say what an agent that has just been given this provider still lacks. The workers may know a key that is not set
     here, so it is a warning and not an error."""
-    detection = await desk.registry.providers.get(provider).detect()
-    if not detection.installed:
-        err.print(f"[yellow]{shown(provider)} is not installed here[/yellow]: {shown(detection.details)}")
-    elif missing := missing_key(provider):
-        err.print(f"[yellow]{missing} is not set here[/yellow]: set it where the workers run")
+    one = await ask(desk.registry, provider)
+    if one.detection is None:
+        err.print(f"[yellow]{shown(provider)} does not work here[/yellow]: {shown(one.error)}")
+    elif not one.detection.installed:
+        err.print(f"[yellow]{shown(provider)} is not installed here[/yellow]: {shown(one.detection.details)}")
+    elif one.missing_key:
+        err.print(f"[yellow]{one.missing_key} is not set here[/yellow]: set it where the workers run")
     if not await listeners(desk, provider):
         err.print(
             f"[yellow]no worker listens on {shown(agent_queue(provider))}[/yellow]: messages wait until one starts"

@@ -9,11 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import BY, Desk, check_name, out, print_json, run, shown
 from gateway.cli.people import print_code
-from models.groups import MessagingGroup, ensure_messaging_group
-from models.people import UserDm, UserRole, grant, remember_dm, remember_user
-from workers.access import user_id_of
-from workers.consent.strangers import let_in
-from workers.house import Done, ring_for
+from models.groups import MessagingGroup
+from models.people import UserDm, UserRole
+from workers.operations.people import add_person
 
 owners = typer.Typer(
     help="Owners: who may do everything, and is told when a message is given up.", no_args_is_help=True
@@ -23,9 +21,10 @@ owners = typer.Typer(
 @owners.command("invite")
 def invite(
     minutes: Annotated[int, typer.Option(min=1, max=10_080, help="how long the code is good")] = 60,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """Print a one-time code that makes an owner of whoever writes it to the bot in a direct chat."""
-    run(lambda desk: print_code(desk, "owner", None, minutes))
+    run(lambda desk: print_code(desk, "owner", None, minutes, as_json=as_json))
 
 
 @owners.command("add")
@@ -46,24 +45,16 @@ def add(
     check_name("the person's id", user)
 
     async def command(desk: Desk) -> None:
-        desk.registry.channels.get(channel)
-
-        async def work(conn: AsyncConnection) -> Done:
-            user_id = user_id_of(channel, user)
-            await remember_user(conn, user_id, channel, None)
-            await grant(conn, user_id, "owner", None, BY)
-            await remember_dm(conn, user_id, channel, await ensure_messaging_group(conn, channel, chat))
-            return await let_in(conn, user_id, None, BY)
-
-        done = await desk.db.transact(work)
-        ring_for(desk, done.wakes, done.deliveries)
+        await add_person(desk, BY, channel, user, "owner", chat=chat)
         out.print(f"{shown(user)} is an owner, and is told on {shown(channel)} {shown(chat)}")
 
     run(command)
 
 
 @owners.command("list")
-def list_owners(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def list_owners(
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+) -> None:
     """List owners and where they are told things."""
 
     async def command(desk: Desk) -> None:

@@ -2,34 +2,31 @@
 
 A person is known as the platform knows them: telegram:123456."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import BY, Desk, agent_id, check_name, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, Desk, check_name, data_of, fail, out, print_json, run, shown
 from gateway.cli.figures import ago
-from models.people import dms_of, find_user, grant, remember_user, standings, withdraw
+from models.people import dms_of, find_user, standings
 from workers.access import MAX_ID
-from workers.consent.strangers import let_in
-from workers.house import Done, ring_for
-from workers.intake.codes import invite as put_code
-from workers.intake.codes import new_code
-
-Role = Literal["owner", "admin", "member"]
+from workers.operations.people import Role, add_person, invite_person, remove_person
 
 people = typer.Typer(help="People: owners, admins and members, by their ids on platforms.", no_args_is_help=True)
 
 
 @people.command("list")
-def list_people(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def list_people(
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+) -> None:
     """List everybody who is somebody."""
 
     async def command(desk: Desk) -> None:
         rows = await desk.db.read(standings)
         if as_json:
-            print_json([dict(row._mapping) for row in rows])
+            print_json([data_of(row._mapping) for row in rows])
         elif not rows:
             out.print("nobody is known yet. The first owner: [bold]longshore owners invite[/bold]")
         else:
@@ -45,7 +42,7 @@ def list_people(as_json: Annotated[bool, typer.Option("--json")] = False) -> Non
 @people.command("show")
 def show(
     user: Annotated[str, typer.Argument(help="e.g. telegram:123456")],
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """Show one person: roles, memberships, and where they are told things."""
     check_name("the person", user)
@@ -58,8 +55,9 @@ def show(
         if found is None:
             fail(f"{user} is not known; add them: longshore people add {user} --agent AGENT")
         if as_json:
-            facts = {"roles": [dict(row._mapping) for row in roles], "chats": [dict(row._mapping) for row in chats]}
-            print_json(dict(found._mapping) | facts)
+            facts = {"roles": roles, "chats": chats}
+            told = {name: [data_of(row._mapping) for row in rows] for name, rows in facts.items()}
+            print_json(data_of(found._mapping) | told)
             return
         out.print(f"[bold]{shown(found.id)}[/bold] {shown(found.display_name or '')}")
         for row in roles:
@@ -85,16 +83,7 @@ def add(
         channel, _, sender = check_name("the person", user, MAX_ID).partition(":")
         if not sender.strip():
             fail(f"{user!r} is not a person: write the platform and the id, telegram:123456", 2)
-        desk.registry.channels.get(channel)
-
-        async def work(conn: AsyncConnection) -> Done:
-            group_id = await _agent(conn, agent)
-            await remember_user(conn, user, channel, None)
-            await grant(conn, user, role, group_id, BY)
-            return await let_in(conn, user, group_id, BY)
-
-        done = await desk.db.transact(work)
-        ring_for(desk, done.wakes, done.deliveries)
+        await add_person(desk, BY, channel, sender, role, agent)
         out.print(f"{shown(user)} is {_a(role)} of {shown(agent or 'all agents')}")
 
     run(command)
@@ -110,10 +99,7 @@ def remove(
     check_name("the person", user)
 
     async def command(desk: Desk) -> None:
-        async def work(conn: AsyncConnection) -> int:
-            return await withdraw(conn, user, role, await _agent(conn, agent))
-
-        if not await desk.db.transact(work):
+        if not await remove_person(desk, BY, user, role, agent):
             fail(f"{user} is none of that; see: longshore people list")
         out.print(f"{shown(user)} is no longer {_a(role) if role else 'anything'} of {shown(agent or 'any agent')}")
 
@@ -125,19 +111,18 @@ def invite(
     role: Annotated[Role, typer.Option(help="what whoever writes the code becomes")],
     agent: Annotated[str | None, typer.Option(help="of which agent; an admin without one is of all")] = None,
     minutes: Annotated[int, typer.Option(min=1, max=10_080, help="how long the code is good")] = 60,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """Print a one-time code. Whoever writes it to the bot in a direct chat becomes what it says."""
     _check(role, agent)
-    run(lambda desk: print_code(desk, role, agent, minutes))
+    run(lambda desk: print_code(desk, role, agent, minutes, as_json=as_json))
 
 
-async def print_code(desk: Desk, role: Role, agent: str | None, minutes: int) -> None:
-    code = new_code()
-
-    async def work(conn: AsyncConnection) -> None:
-        await put_code(conn, code, role, await _agent(conn, agent), minutes * 60.0)
-
-    await desk.db.transact(work)
+async def print_code(desk: Desk, role: Role, agent: str | None, minutes: int, *, as_json: bool) -> None:
+    code = await invite_person(desk, BY, role, agent, minutes)
+    if as_json:
+        print_json({"code": code, "role": role, "agent": agent, "minutes": minutes})
+        return
     out.print(f"[bold]{code}[/bold]")
     who = f"{_a(role)} of {shown(agent or 'all agents')}"
     out.print(f"Whoever writes this to the bot in a direct chat within {minutes} min becomes {who}. Once.")
@@ -149,10 +134,6 @@ def _check(role: Role, agent: str | None) -> None:
         fail("owners are owners of everything: leave --agent out, or make an admin of that agent", 2)
     if role == "member" and agent is None:
         fail("a member is a member of one agent: name it with --agent", 2)
-
-
-async def _agent(conn: AsyncConnection, agent: str | None) -> str | None:
-    return None if agent is None else await agent_id(conn, agent)
 
 
 def _a(role: str) -> str:

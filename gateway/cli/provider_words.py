@@ -7,7 +7,7 @@ from adapters.contracts import Capabilities, Detection, Manifest
 from adapters.packages.trust import Origin
 from gateway.cli.desk import shown
 from gateway.cli.figures import span, tokens, until
-from models.base import AnyRow
+from gateway.provider_states import Health
 from workers.governor import BucketState
 
 _WORDS = {
@@ -45,20 +45,14 @@ def origin_words(origin: Origin | None) -> str:
     return f"{shown(origin)}, [yellow]not checked for a signature[/yellow] [dim](allowed by its id)[/dim]"
 
 
-def health_state(row: AnyRow) -> str:
-    """What was noted, unless its time is over."""
-    return "ok" if row.state == "limited" and row.until is not None and row.until <= datetime.now(UTC) else row.state
-
-
-def health_words(row: AnyRow) -> str:
-    state = health_state(row)
-    why = f": {row.detail}" if row.detail and state != "ok" else ""
-    account = f" [dim]({shown(row.account)})[/dim]" if row.account else ""
-    if state == "ok":
+def health_words(one: Health) -> str:
+    why = f": {one.detail}" if one.detail else ""
+    account = f" [dim]({shown(one.account)})[/dim]" if one.account else ""
+    if one.state == "ok":
         return f"[green]ok[/green]{account}"
-    if row.until is not None and row.until > datetime.now(UTC):
-        return f"[yellow]{state} for {until(row.until)}[/yellow]{shown(why)}{account}"
-    return f"[yellow]{state}, to be tried again[/yellow]{shown(why)}{account}"
+    if one.until is not None and one.until > datetime.now(UTC):
+        return f"[yellow]{one.state} for {until(one.until)}[/yellow]{shown(why)}{account}"
+    return f"[yellow]{one.state}, to be tried again[/yellow]{shown(why)}{account}"
 
 
 def limit_words(state: BucketState) -> str:

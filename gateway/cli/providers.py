@@ -1,36 +1,17 @@
 """`longshore providers`: what is installed and by whom, what it can do, how it is, and who works for it."""
 
-import asyncio
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Annotated, Any
 
 import typer
-from redis.exceptions import RedisError
 from rich.table import Table
 
-from adapters.contracts import Detection, Manifest
-from adapters.errors import AdapterError
-from adapters.packages.trust import Origin
-from adapters.registry import AnyProvider, Refused
 from gateway.cli.desk import Desk, out, print_json, run, shown
-from gateway.cli.listening import listeners
-from gateway.cli.provider_words import (
-    capability_words,
-    health_state,
-    health_words,
-    limit_words,
-    origin_words,
-    version_words,
-)
-from gateway.keys import missing_key
-from models.base import AnyRow
-from models.fleet import all_health
+from gateway.cli.provider_words import capability_words, health_words, limit_words, origin_words, version_words
+from gateway.provider_states import Seen, look_at_providers
 from workers.bells import agent_queue
 from workers.events import redis_client
-from workers.governor import BucketState, RedisBuckets
 
-LIMITS_SECONDS = 3.0
-DETECT_SECONDS = 20.0  # programs are started to ask for their version
 _MARKS = {
     "ok": "[green]✓[/green]",
     "warning": "[yellow]![/yellow]",
@@ -40,38 +21,7 @@ _MARKS = {
 }
 
 
-@dataclass
-class Seen:
-    """Everything known of one provider. `error` is set instead of the rest if it does not load, `refused` if it is
-    not let in. `program` is the one it leads, if that is always the same."""
-
-    name: str
-    workers: list[str] = field(default_factory=list)
-    origin: Origin | None = None
-    refused: Refused | None = None
-    manifest: Manifest | None = None
-    detection: Detection | None = None
-    program: str = ""
-    missing_key: str | None = None
-    default_model: str | None = None
-    is_default: bool = False
-    error: str | None = None
-    health: list[AnyRow] = field(default_factory=list)
-    limits: list[BucketState] = field(default_factory=list)
-
-    @property
-    def state(self) -> str:
-        if self.refused is not None:
-            return "refused"
-        if self.error is not None or self.detection is None:
-            return "problem"
-        if not self.detection.installed:
-            return "problem" if self.is_default else "absent"
-        well = not self.missing_key and self.workers and all(health_state(row) == "ok" for row in self.health)
-        return "ok" if well else "warning"
-
-
-def providers(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def providers(as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False) -> None:
     """List providers: where from, installed or not, key, capabilities, health, workers, rate limits."""
 
     async def command(desk: Desk) -> None:
@@ -86,51 +36,12 @@ def providers(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
 
 
 async def _look(desk: Desk) -> list[Seen]:
-    health = await desk.db.read(all_health)
-    limits = await _limits(desk)
-    found = []
-    for name in desk.registry.providers.names:
-        one = Seen(name, await listeners(desk, name), desk.registry.providers.origin(name))
-        one.is_default = name == desk.settings.default_provider
-        one.health = [row for row in health if row.provider == name]
-        one.limits = [state for state in limits if state.key.provider == name]
-        found.append(one)
-    # All at once: those that are programs take a second each.
-    await asyncio.gather(*(_ask(desk, one) for one in found))
-    return found + [Seen(refused.name, refused=refused) for refused in desk.registry.providers.refused]
-
-
-async def _ask(desk: Desk, one: Seen) -> None:
-    """What the provider says about itself."""
+    client = redis_client(desk.settings.redis_url) if desk.settings.redis_url else None
     try:
-        provider: AnyProvider = desk.registry.providers.get(one.name)
-        async with asyncio.timeout(DETECT_SECONDS):
-            detection = await provider.detect()
-        one.manifest, one.detection = provider.manifest, detection
-    except AdapterError as error:
-        one.error = str(error)
-    except TimeoutError:
-        one.error = f"it did not say within {DETECT_SECONDS:g} s whether it is installed"
-    except Exception as error:  # noqa: BLE001 - other people's code: the rest of the list is wanted all the same
-        one.error = f"it failed when it was asked about itself: {type(error).__name__}: {error}"
-    else:
-        one.default_model = getattr(provider, "default_model", None)
-        one.missing_key = missing_key(one.name)
-        one.program = getattr(getattr(provider, "needs", None), "program", "")
-
-
-async def _limits(desk: Desk) -> list[BucketState]:
-    """Nice to know, so nothing fails for want of it."""
-    if not desk.settings.redis_url:
-        return []
-    client = redis_client(desk.settings.redis_url)
-    try:
-        async with asyncio.timeout(LIMITS_SECONDS):
-            return await RedisBuckets(client).show()
-    except (RedisError, OSError, TimeoutError, ValueError):
-        return []
+        return await look_at_providers(desk, client)
     finally:
-        await client.aclose()
+        if client is not None:
+            await client.aclose()
 
 
 def _print(one: Seen) -> None:
@@ -190,7 +101,7 @@ def _as_json(one: Seen) -> dict[str, Any]:
         "default_model": one.default_model,
         "models": list(manifest.models) if manifest else [],
         "capabilities": asdict(manifest.capabilities) if manifest else {},
-        "health": [dict(row._mapping) for row in one.health],
+        "health": [asdict(health) for health in one.health],
         "workers": one.workers,
         "limits": [asdict(state) for state in one.limits],
     }

@@ -23,7 +23,7 @@ def prune(
         typer.Option(metavar="FOLDER", help="keep the rows there, in files; else as LONGSHORE_ARCHIVE says"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only count, remove nothing")] = False,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """Remove what is old and finished, in small batches, while the fleet works. It can be stopped at any time."""
     days = _parse_days(older_than) if older_than is not None else None

@@ -9,7 +9,7 @@ from rich.table import Table
 from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
 from gateway.cli.figures import ago, until
 from models.base import AnyRow, now
 from models.consent import PendingQuestion
@@ -24,8 +24,8 @@ BY = "cli"
 
 def questions(
     everything: Annotated[bool, typer.Option("--all", help="also those that were answered or came too late")] = False,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="at most so many")] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """List what agents have asked people and wait for, the oldest first."""
 
@@ -35,7 +35,7 @@ def questions(
             query = query.where(PendingQuestion.status == "pending", PendingQuestion.expires_at > now())
         rows = await desk.db.read(lambda conn: _rows(conn, query))
         if as_json:
-            print_json([dict(row._mapping) for row in rows])
+            print_json([data_of(row._mapping) for row in rows])
         elif not rows:
             out.print("no agent " + ("has asked anything" if everything else "waits for an answer"))
         else:
@@ -49,6 +49,7 @@ def questions(
 def answer(
     question: Annotated[str, typer.Argument(help="the question's id (its end is enough)")],
     text: Annotated[str, typer.Argument(help="an option's number or label; any text if there are none")],
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """Answer a question; the agent goes on at once."""
     if not text.strip():
@@ -63,7 +64,10 @@ def answer(
             )
         answered = await give_answer(desk.db, rows[0].id, text, BY)
         ring_for(desk, [(answered.session_id, answered.provider)], answered.deliveries)
-        out.print(f"answered. {shown(rows[0].folder)} goes on")
+        if as_json:
+            print_json({"question": rows[0].id, "text": f"answered. {rows[0].folder} goes on"})
+        else:
+            out.print(f"answered. {shown(rows[0].folder)} goes on")
 
     run(command, broker=True)
 

@@ -24,7 +24,7 @@ def route(
     thread: Annotated[str | None, typer.Option(help="the thread")] = None,
     mention: Annotated[bool, typer.Option(help="the agent is mentioned")] = False,
     direct: Annotated[bool, typer.Option(help="in a chat of one person")] = False,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """Explain which agent would answer a message from outside, and why. Nothing is stored, and nobody is told."""
 

@@ -6,15 +6,16 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from gateway.cli.desk import Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
 from gateway.cli.figures import ago, until
 from models.lookup import find_sessions, list_sessions, messages_of_session, short, turns_of_session
+from models.sessions import find_session
 
 
 def sessions(
     session: Annotated[str | None, typer.Argument(help="one session (the end of its id), with its messages")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 30,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="at most so many")] = 30,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """List sessions, the latest first; or show one."""
     if session is not None:
@@ -24,7 +25,7 @@ def sessions(
     async def command(desk: Desk) -> None:
         rows = await desk.db.read(lambda conn: list_sessions(conn, limit))
         if as_json:
-            print_json([dict(row._mapping) for row in rows])
+            print_json([data_of(row._mapping) for row in rows])
         elif not rows:
             out.print('no sessions yet. Say something: [bold]longshore send demo "hello"[/bold]')
         else:
@@ -38,19 +39,24 @@ def _table(rows: list[Any]) -> Table:
     for name in ("session", "agent", "provider", "where", "state", "messages", "last active"):
         table.add_column(name, no_wrap=name in ("session", "last active"))
     for row in rows:
-        where = f"{row.channel_type}:{row.platform_id}" + (f"/{row.thread_id}" if row.thread_id else "")
         provider, messages = row.provider or "-", str(row.message_seq)
         cells = (
             short(row.id),
             shown(row.folder),
             provider,
-            shown(where),
+            shown(_where(row)),
             _state(row),
             messages,
             ago(row.last_active),
         )
         table.add_row(*cells)
     return table
+
+
+def _where(row: Any) -> str:
+    if row.replay_of is not None:
+        return f"replay of {short(row.replay_of)}" + (", delivers" if row.delivers else "")
+    return f"{row.channel_type}:{row.platform_id}" + (f"/{row.thread_id}" if row.thread_id else "")
 
 
 def _state(row: Any) -> str:
@@ -77,11 +83,16 @@ async def _show(desk: Desk, fragment: str, as_json: bool) -> None:
     session_id = await one_session(desk, fragment)
     messages = await desk.db.read(lambda conn: messages_of_session(conn, session_id))
     turns = await desk.db.read(lambda conn: turns_of_session(conn, session_id))
+    session = await desk.db.read(lambda conn: find_session(conn, session_id))
+    assert session is not None
     if as_json:
-        told = [{"direction": direction} | dict(row._mapping) for direction, row in messages]
-        print_json({"id": session_id, "messages": told, "turns": [dict(row._mapping) for row in turns]})
+        told = [{"direction": direction} | data_of(row._mapping) for direction, row in messages]
+        about = {"id": session_id, "status": session.status, "replay_of": session.replay_of}
+        print_json(about | {"messages": told, "turns": [data_of(row._mapping) for row in turns]})
         return
     out.print(f"[bold]session {session_id}[/bold]")
+    if session.replay_of is not None:
+        out.print(f"[dim]a replay of {session.replay_of}; compare: longshore replay --show {short(session_id)}[/dim]")
     for direction, row in messages:
         mark = "[cyan]←[/cyan]" if direction == "in" else "[green]→[/green]"
         text = row.content.get("text") or row.content.get("prompt") or row.kind

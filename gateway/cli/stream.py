@@ -35,24 +35,26 @@ _THOUGHT = "[dim italic]…"
 
 
 class EventPrinter:
-    """`prefix` shows which session a line belongs to, for a reader of many. `usage` shows with each turn's end what it
-    took."""
+    """`prefix` shows which session (and agent, if it is told) a line belongs to, for a reader of many. `usage` shows
+    with each turn's end what it took."""
 
     def __init__(self, console: Console, *, prefix: bool = False, usage: bool = False) -> None:
         self._console = console
         self._prefix = prefix
         self._usage = usage
+        self._agent = ""  # whose event is being shown
         self._used: list[UsageReport] = []
         self._writing: tuple[str | None, bool] | None = None  # whose text or thought stands on the current line
         self._thoughts: dict[str | None, str] = {}
         self._written: dict[str | None, str] = {}  # what of each turn stands there, as its pieces came
 
-    def show(self, item: Envelope) -> None:
+    def show(self, item: Envelope, agent: str = "") -> None:
+        self._agent = agent
         if isinstance(item.event, Thinking):
             self._think(item, item.event.text)
             return
         if thought := self._thoughts.pop(item.turn, None):
-            self._console.print(f"{self._head(item)}{_THOUGHT} {shown(thought)}[/]", soft_wrap=True)
+            self._print(f"{self._head(item)}{_THOUGHT} {shown(thought)}[/]")
         if isinstance(item.event, TurnEnded):
             self._written.pop(item.turn, None)
         if isinstance(item.event, UsageReport):
@@ -65,10 +67,14 @@ class EventPrinter:
             self._break()
         elif (line := self._line(item)) is not None:
             self._break()
-            self._console.print(self._head(item) + line, soft_wrap=True)
+            self._print(self._head(item) + line)
 
     def close(self) -> None:
         self._break()
+
+    def _print(self, line: str) -> None:
+        """On a terminal, broken between words; a pipe gets the line as it is."""
+        self._console.print(line, soft_wrap=not self._console.is_terminal)
 
     def _think(self, item: Envelope, text: str) -> None:
         """Thoughts come in pieces, too, and no event says when one is whole: what comes next does."""
@@ -121,6 +127,8 @@ class EventPrinter:
                 return f"[yellow]?[/yellow] [bold]{shown(title)}[/bold] {shown(text)}{choices}\n  {hint}"
             case MessagesJoined(messages=messages):
                 return f"[dim]+ message {', '.join(map(str, messages))}[/dim]"
+            case TurnEnded(status="cancelled", error=error):
+                return f"[yellow]■ {shown(error or 'cancelled')}[/yellow]"
             case TurnEnded(status=status, error=error):
                 return f"[red]■ {status}: {shown(error or '')}[/red]"
             case ToolCall(name=name, preview=preview):
@@ -163,7 +171,9 @@ class EventPrinter:
         return before + spent(read, said, sum(costs) if costs else None, partly_unknown=unknown)
 
     def _head(self, item: Envelope) -> str:
-        return f"[dim]{short(item.session)}[/dim] " if self._prefix else ""
+        if not self._prefix:
+            return ""
+        return f"[dim]{short(item.session)}{' ' * bool(self._agent)}{shown(self._agent)}[/dim] "
 
     def _break(self) -> None:
         if self._writing is not None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.desk import Desk, err, fail, find_agent, out, print_json, run, shown
+from gateway.cli.desk import BY, Desk, err, fail, find_agent, out, print_json, run, shown
 from gateway.cli.listening import warn_of_provider
 from gateway.cli.task_options import (
     At,
@@ -19,7 +19,6 @@ from gateway.cli.task_options import (
     Provider,
     Script,
     Zone,
-    check_provider_options,
     checked_cron,
     checked_zone,
     moment,
@@ -32,7 +31,8 @@ from models.tasks import database_now
 from scheduler.words import next_dates
 from workers import timetable
 from workers.intake.incoming import parse_incoming
-from workers.intake.ingest import Accepted, accept
+from workers.intake.ingest import Accepted, Besides, accept
+from workers.operations.tasks import check_provider_options, noting_added
 
 
 def add(
@@ -44,7 +44,7 @@ def add(
     to: Annotated[
         str,
         typer.Option(
-            metavar="WHERE", help="CHANNEL:PLACE[/THREAD] where it is answered; the conversation there goes on"
+            metavar="WHERE", help="CHANNEL:PLACE, or CHANNEL:PLACE/THREAD: where it is answered; the talk there goes on"
         ),
     ] = "local:inbox",
     catch_up: CatchUpOption = None,
@@ -55,7 +55,7 @@ def add(
     provider: Provider = None,
     model: Model = None,
     script: Script = None,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """Give an agent a task for later. Times are UTC unless --tz names a zone."""
     if at is None and every is None:
@@ -77,11 +77,11 @@ def add(
         message = {"agent_group": group.id, "kind": "task", "text": said}
         message |= {"channel_type": place.channel, "platform_id": place.name, "thread_id": place.thread}
         message |= {"process_after": date, "recurrence": cron, "timezone": zone}
-        accepted = await _accept(desk, message, terms)
+        accepted = await _accept(desk, message, terms, noting_added(BY, group.id))
         handle = short(accepted.message_id)
         if as_json:
             made = {"id": accepted.message_id, "handle": handle, "agent": group.folder}
-            print_json(made | {"session_id": accepted.session_id, "next": next_dates(cron, date, zone, now)})
+            print_json(made | {"session": accepted.session_id, "next": next_dates(cron, date, zone, now)})
             return
         plan = timetable.plan_in_words(date, cron, zone, all_terms, now)
         out.print(f"task [bold]{handle}[/bold] of {shown(group.folder)} is scheduled: {shown(plan)}")
@@ -96,9 +96,10 @@ def add(
     run(command)
 
 
-async def _accept(desk: Desk, message: dict[str, Any], terms: dict[str, Any]) -> Accepted:
+async def _accept(desk: Desk, message: dict[str, Any], terms: dict[str, Any], noted: Besides) -> Accepted:
     """Nobody is rung for: what has a date is found by the sweep."""
     said = {name: value for name, value in message.items() if value is not None}
     said["terms"] = {name: value for name, value in terms.items() if name != "script"}
     incoming = parse_incoming(said)
-    return await accept(desk.db, desk.registry, desk.settings, incoming, script=terms.get("script"))
+    script = terms.get("script")
+    return await accept(desk.db, desk.registry, desk.settings, incoming, script=script, besides=noted)

@@ -9,15 +9,14 @@ import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT
-from adapters.registry import Registry
 from gateway.cli.desk import fail
-from gateway.cli.group_settings import DEFAULT, NONE, GroupSettings, GroupSettingsError, parse_budget
+from gateway.cli.group_settings import NONE, parse_budget
 from gateway.cli.moments import MomentError, parse_moment, parse_span
-from models.base import AnyRow
 from models.groups import find_place
 from models.series import CatchUp, Overlap
 from scheduler.recurrence import RecurrenceError, check_recurrence, check_timezone
 from scheduler.words import when
+from workers.operations.group_settings import DEFAULT, GroupSettingsError
 from workers.timetable import GRACE
 
 UTC_NAME: Final = "UTC"
@@ -145,12 +144,6 @@ def read_script(file: Path) -> str:
     if "\0" in text:
         fail(f"--script: {file} is not text: it has NUL characters in it")
     return text
-
-
-def check_provider_options(registry: Registry, group: AnyRow, provider: str) -> None:
-    """An agent's options for a provider go with its own only; one that cannot do without them would fail each run."""
-    settings = GroupSettings.of_row(group)
-    registry.providers.get(provider).check(settings.options if provider == settings.provider else {})
 
 
 @dataclass(frozen=True)

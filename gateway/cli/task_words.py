@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from gateway.cli.desk import out, shown
+from gateway.cli.desk import data_of, out, shown
 from gateway.cli.figures import money, span
 from gateway.cli.task_options import Place
 from models.base import AnyRow
 from models.lookup import short
 from models.quoting import one_line
 from models.tasks import series_of
-from scheduler.recurrence import RecurrenceError, next_after
+from scheduler.recurrence import RecurrenceError
 from scheduler.reminders import following
 from scheduler.words import distance, next_dates, often, when
 from workers.timetable import Run, Task, conditions
@@ -51,7 +51,7 @@ class Line:
             kind="task",
             id=task.id,
             agent=task.agent,
-            date=next_of_task(task, at),
+            date=task.next_run(at),
             timezone=task.timezone,
             recurrence=task.recurrence,
             state=state_of(task, at),
@@ -123,17 +123,6 @@ def _dates(recurrence: str | None, first: datetime | None, timezone: str, at: da
     return next_dates(recurrence, first, timezone, at) if first is not None else []
 
 
-def next_of_task(task: Task, at: datetime) -> datetime | None:
-    """When it runs next. One that is paused goes on with a date to come, however long it has rested."""
-    date = task.scheduled
-    if task.status != "paused" or not task.goes_on or task.recurrence is None or date is None or date > at:
-        return date
-    try:
-        return next_after(task.recurrence, at, task.timezone)
-    except RecurrenceError:
-        return date
-
-
 def print_task(task: Task, runs: list[Run], at: datetime) -> None:
     out.print(f"[bold]task {shown(task.handle)}[/bold] of {shown(task.agent)}: {state_of(task, at)}")
     _print_text(task.prompt)
@@ -163,7 +152,7 @@ def print_reminder(row: AnyRow, at: datetime) -> None:
 def _facts_of(task: Task, runs: list[Run], at: datetime) -> Table:
     table = _facts()
     head = "if resumed" if task.status == "paused" else "next"
-    _add_dates(table, task.recurrence, next_of_task(task, at), task.timezone, at, head)
+    _add_dates(table, task.recurrence, task.next_run(at), task.timezone, at, head)
     table.add_row("answers to", shown(Place(task.channel_type, task.platform_id, task.thread_id)))
     head = "terms"
     for words in conditions(task.terms):
@@ -234,14 +223,15 @@ def _outcome(run: Run) -> str:
 
 def task_data(task: Task, at: datetime, runs: list[Run] | None = None) -> dict[str, Any]:
     """For programs."""
-    data = {"kind": "task", "handle": task.handle} | asdict(task)
-    data["next"] = _dates(task.recurrence, next_of_task(task, at), task.timezone, at)
-    return data if runs is None else data | {"runs": [asdict(run) for run in runs]}
+    data = {"kind": "task", "handle": task.handle} | data_of(asdict(task))
+    data["next"] = task.next_runs(at)
+    return data if runs is None else data | {"runs": [data_of(asdict(run)) for run in runs]}
 
 
 def reminder_data(row: AnyRow, at: datetime) -> dict[str, Any]:
     data = {"kind": "reminder", "id": series_of(row), "handle": short(series_of(row))}
-    named = ("session_id", "recurrence", "timezone", "status", "channel_type", "platform_id", "thread_id", "content")
+    data |= {"agent": row.folder, "session": row.session_id}
+    named = ("recurrence", "timezone", "status", "channel_type", "platform_id", "thread_id", "content")
     date, _ = next_of_reminder(row, at)
     dates = {"scheduled": date, "next": _dates(row.recurrence, date, row.timezone, at)}
-    return data | {"agent": row.folder} | {name: getattr(row, name) for name in named} | dates
+    return data | {name: getattr(row, name) for name in named} | dates

@@ -1,7 +1,6 @@
 """`longshore tasks`: what agents are to do later, once or again and again; and the reminders they have noted."""
 
 import sys
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any, cast
@@ -9,7 +8,7 @@ from typing import Annotated, Any, cast
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, agent_id, err, fail, find_agent, out, print_json, run, shown
+from gateway.cli.desk import BY, Desk, agent_id, err, fail, find_agent, out, print_json, run, shown
 from gateway.cli.group_settings import NONE
 from gateway.cli.listening import listeners, warn_of_provider
 from gateway.cli.task_making import add
@@ -26,7 +25,6 @@ from gateway.cli.task_options import (
     Provider,
     Script,
     Zone,
-    check_provider_options,
     checked_cron,
     checked_zone,
     moment,
@@ -40,6 +38,7 @@ from models.tasks import database_now, series_of
 from workers import timetable
 from workers.bells import agent_queue
 from workers.house import ring_for
+from workers.operations import tasks as operations
 from workers.refusals import RefusedError
 from workers.timetable import EVERYTHING, MIN_HANDLE, Changes, Scope, Task
 
@@ -47,14 +46,14 @@ tasks = typer.Typer(help="Scheduled work: what agents are to do later, once or a
 tasks.command("add")(add)
 
 Handle = Annotated[str, typer.Argument(metavar="ID", help="the task's id (its end is enough)")]
-AsJson = Annotated[bool, typer.Option("--json")]
+AsJson = Annotated[bool, typer.Option("--json", help="one JSON document, for programs")]
 SHOWN_RUNS = 10
 
 
 @tasks.command("list")
 def list_tasks(
     agent: Annotated[str | None, typer.Argument(help="only this agent's")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000)] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="at most so many")] = 100,
     as_json: AsJson = False,
 ) -> None:
     """List tasks and reminders, the next first."""
@@ -108,13 +107,13 @@ def show(task: Handle, as_json: AsJson = False) -> None:
 @tasks.command("pause")
 def pause(task: Handle) -> None:
     """Let a task rest until it is resumed."""
-    _change(task, timetable.pause, "go on: [bold]longshore tasks resume {}[/bold]")
+    _change(task, "pause", "go on: [bold]longshore tasks resume {}[/bold]")
 
 
 @tasks.command("resume")
 def resume(task: Handle) -> None:
     """Let a paused task go on, with its next date to come."""
-    _change(task, timetable.resume)
+    _change(task, "resume")
 
 
 @tasks.command("cancel")
@@ -125,7 +124,7 @@ def cancel(task: Handle) -> None:
         async def work(conn: AsyncConnection) -> str:
             found = await _named(conn, task)
             if isinstance(found, Task):
-                return f"task {found.handle} of {found.agent} {await timetable.cancel(conn, found)}"
+                return f"task {found.handle} of {found.agent} {await operations.change(conn, BY, found, 'cancel')}"
             sending = await cancel_reminder(conn, found) == "sending"
             said = "is being sent, and this is the last time" if sending else "is cancelled"
             return f"reminder {short(series_of(found))} of {found.folder} {said}"
@@ -142,7 +141,7 @@ def run_now(task: Handle) -> None:
     async def command(desk: Desk) -> None:
         async def work(conn: AsyncConnection) -> tuple[Task, str, str | None]:
             found = await _task(conn, task)
-            return found, *await timetable.run_now(conn, found)
+            return found, *await operations.run_now(conn, BY, found)
 
         found, session_id, provider = await desk.db.transact(work)
         ring_for(desk, [(session_id, provider)])
@@ -193,8 +192,11 @@ def update(
                 zone = changes.get("timezone", found.timezone)
                 changes["process_after"] = moment(at, await database_now(conn), zone)
             if changes.get("provider") is not None:
-                check_provider_options(desk.registry, await find_agent(conn, found.agent_group_id), changes["provider"])
-            return f"task {found.handle} of {found.agent} {await timetable.update(conn, found, cast(Changes, changes))}"
+                operations.check_provider_options(
+                    desk.registry, await find_agent(conn, found.agent_group_id), changes["provider"]
+                )
+            said = await operations.update(conn, BY, found, cast(Changes, changes))
+            return f"task {found.handle} of {found.agent} {said}"
 
         out.print(shown(await desk.db.transact(work)))
         if changes.get("provider") is not None:
@@ -203,11 +205,11 @@ def update(
     run(command)
 
 
-def _change(handle: str, change: Callable[[AsyncConnection, Task], Awaitable[str]], hint: str = "") -> None:
+def _change(handle: str, what: operations.Change, hint: str = "") -> None:
     async def command(desk: Desk) -> None:
         async def work(conn: AsyncConnection) -> tuple[Task, str]:
             found = await _task(conn, handle)
-            return found, await change(conn, found)
+            return found, await operations.change(conn, BY, found, what)
 
         found, said = await desk.db.transact(work)
         out.print(f"task [bold]{shown(found.handle)}[/bold] of {shown(found.agent)} {shown(said)}")

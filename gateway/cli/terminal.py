@@ -14,7 +14,7 @@ import signal
 import sys
 import termios
 import tty
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
@@ -42,21 +42,25 @@ class Terminal:
         self._out = out
         self._busy = False
         self._drawn = False
+        self._cursor = 0  # cells before it in the row that is drawn
         self._open = False
         self._line_begins = True
+        self._stay: Callable[[], bool] = lambda: False
         self._held = ""  # of a line that is not whole yet
         self.lines: asyncio.Queue[str | None] = asyncio.Queue()
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[None]:
-        """Read keys as they are pressed, until the block is left."""
+    def opened(self, stay: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """Read keys as they are pressed, until the block is left. `stay` is asked when Ctrl-C is pressed and nothing is
+        typed: whether they stay all the same."""
         loop = asyncio.get_running_loop()
         before = termios.tcgetattr(self._fd)
         self._open = True
+        self._stay = stay
         self._take_over()
         loop.add_reader(self._fd, self._keys)
         loop.add_signal_handler(signal.SIGINT, self._interrupted)
-        loop.add_signal_handler(signal.SIGWINCH, self._refresh)
+        loop.add_signal_handler(signal.SIGWINCH, self._resized)
         loop.add_signal_handler(signal.SIGCONT, self._take_over)
         try:
             yield
@@ -128,7 +132,7 @@ class Terminal:
         if self._editor.text:
             self._editor.clear()
             self._refresh()
-        else:
+        elif not self._stay():
             self.lines.put_nowait(None)
 
     # --- the bottom row
@@ -136,6 +140,13 @@ class Terminal:
     def _take_over(self) -> None:
         tty.setcbreak(self._fd, termios.TCSADRAIN)
         self._raw(_PASTE_ON)
+        self._refresh()
+
+    def _resized(self) -> None:
+        """A terminal that became narrower has broken the row: what it made of it goes."""
+        above = self._cursor // max(shutil.get_terminal_size().columns, 1) if self._drawn else 0
+        if above:
+            self._raw(f"\r\x1b[{above}A\x1b[J")
         self._refresh()
 
     def _refresh(self) -> None:
@@ -155,7 +166,9 @@ class Terminal:
     def _draw(self) -> None:
         cells = max(shutil.get_terminal_size().columns - len(PROMPT) - 1, 1)
         text, cursor = self._editor.view(cells)
-        self._raw(f"\r\x1b[K\x1b[1;36m{PROMPT}\x1b[0m{text}\r\x1b[{len(PROMPT) + cursor}C")
+        self._cursor = len(PROMPT) + cursor
+        prompt = PROMPT if os.environ.get("NO_COLOR") else f"\x1b[1;36m{PROMPT}\x1b[0m"
+        self._raw(f"\r\x1b[K{prompt}{text}\r\x1b[{self._cursor}C")
         self._drawn = True
         self.flush()
 

@@ -13,7 +13,7 @@ from gateway.cli.desk import fail, out, print_json, shown
 
 def tools(
     tool: Annotated[str | None, typer.Argument(help="show this one with its parameters")] = None,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="as a page, with all parameters")] = False,
 ) -> None:
     """List what agents can do. Which of it an agent has is its policy."""

@@ -4,48 +4,44 @@ import asyncio
 import contextlib
 import fcntl
 import os
-import secrets
 import signal
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from redis.exceptions import RedisError
 
-from adapters.events import TurnEnded
 from adapters.providers.cli.installation import is_at_hand
 from adapters.registry import Registry
 from adapters.station import ProgramProvider
-from gateway.assistant import FOLDER as ASSISTANT
 from gateway.assistant import ensure_assistant, ensure_instructions
 from gateway.cli.desk import Desk, fail, out, shown
+from gateway.cli.flower import PORT as FLOWER_PORT
+from gateway.cli.flower import USER as FLOWER_USER
+from gateway.cli.flower import flower_env, password_file
 from gateway.cli.gateway import PORT as GATEWAY_PORT
 from gateway.cli.stream import EventPrinter
-from gateway.demo import FIRST_MESSAGE, FOLDER, ensure_demo
+from gateway.cli.token import OPERATOR, sign_in_link
+from gateway.cli.welcome import welcome
+from gateway.demo import ensure_demo
 from gateway.doctor import examine_sandbox
-from gateway.embedded import EmbeddedValkey, announce, free_port, withdraw, write_private
-from gateway.keys import NO_KEY_NEEDED, missing_key, provider_with_key
+from gateway.embedded import EmbeddedValkey, announce, free_port, withdraw
+from gateway.keys import NO_KEY_NEEDED, provider_with_key
 from gateway.supervisor import Supervisor
 from models import schema
 from models.database import database_url
 from models.database import shown as shown_address
 from models.errors import StoreError
 from models.fleet import living_processes
-from models.groups import find_agent_group
-from models.lookup import counts, list_sessions
 from workers.bells import agent_queue
 from workers.events import Follower, redis_client
-from workers.intake.incoming import parse_incoming
-from workers.intake.ingest import accept
 from workers.intake.listening import listening_channels
 from workers.logs import configure_logs
 from workers.settings import Settings, SettingsError, load_settings
 
-FLOWER_PORT = 5555
 LEASE_SECONDS = "10"
 PROGRAMS = 2  # CLI agents at once: each takes hundreds of megabytes
 START_SECONDS = 60
@@ -98,6 +94,7 @@ class _Up:
         self._home = settings.home
         self._concurrency = concurrency
         self._flower = flower
+        self._port = free_port(GATEWAY_PORT)
         self._supervisor = Supervisor(self._home / "logs", self._told_of_death)
         self._printer = EventPrinter(out)
 
@@ -131,14 +128,16 @@ class _Up:
         self._say("database", shown_address(database_url(settings.database_url)))
         desk = Desk(settings)
         try:
-            is_new = await desk.db.transact(ensure_demo)
+            link = await sign_in_link(desk, settings.public_url)
+            is_new = await desk.db.transact(lambda conn: ensure_demo(conn, OPERATOR))
             if settings.default_provider != NO_KEY_NEEDED:
                 await desk.db.transact(ensure_assistant)
                 await asyncio.to_thread(ensure_instructions, settings.workspace_root)
-            self._start_fleet(settings)
-            await self._wait_for_worker(desk)
-            self._start_doors(desk)
-            await self._greet(desk, is_new)
+            self._start_fleet(desk)
+            await self._wait_for_fleet(desk)
+            out.print(f"\n[bold]Console[/bold]   {link}", soft_wrap=True)
+            out.print("[dim]          signs your browser in, once; for another link: longshore console[/dim]")
+            await welcome(desk, self._printer, is_new=is_new)
             await self._watch(desk)
         finally:
             await desk.close()
@@ -154,12 +153,15 @@ class _Up:
             self._supervisor.start("valkey", valkey.command(), {"PATH": os.environ.get("PATH", "")})
             await _until_redis_answers(valkey.url)
             self._say("broker", f"Valkey on 127.0.0.1:{valkey.port}, append-only file in {self._home}/valkey")
+        if not self._given.public_url:
+            changes["public_url"] = f"http://127.0.0.1:{self._port}"
         settings = self._given.model_copy(update=changes)
         announce(
             self._home,
             database_url=_absolute(settings.database_url),
             redis_url=settings.redis_url,
             default_provider=settings.default_provider,
+            public_url=settings.public_url,
         )
         return settings
 
@@ -173,19 +175,9 @@ class _Up:
             "LONGSHORE_LEASE_SECONDS": os.environ.get("LONGSHORE_LEASE_SECONDS", LEASE_SECONDS),
         }
 
-    def _start_doors(self, desk: Desk) -> None:
-        """After the workers: the first answer does not need them."""
+    def _start_fleet(self, desk: Desk) -> None:
         env = self._env(desk.settings)
         longshore = [sys.executable, "-m", "gateway.cli"]
-        port = free_port(GATEWAY_PORT)
-        self._supervisor.start("gateway", [*longshore, "gateway", "--port", str(port)], env)
-        self._say("gateway", f"http://127.0.0.1:{port} for webhooks, web chat and the API (docs/channels)")
-        if names := list(listening_channels(desk)):
-            self._supervisor.start("listen", [*longshore, "listen"], env)
-            self._say("listen", ", ".join(names))
-
-    def _start_fleet(self, settings: Settings) -> None:
-        env = self._env(settings)
         celery = [sys.executable, "-m", "celery", "-A", "workers.app"]
         worker = [*celery, "worker", "--without-gossip", "--without-mingle"]
         providers = Registry().providers
@@ -203,18 +195,20 @@ class _Up:
             self._say("clis", f"{', '.join(programs)}: up to {PROGRAMS} at once")
         self._supervisor.start("delivery", [*worker, "-n", "delivery@%h", "-c", "20", "-Q", "delivery"], env)
         self._supervisor.start("beat", [*celery, "beat"], env)
+        self._supervisor.start("gateway", [*longshore, "gateway", "--port", str(self._port)], env)
+        if names := list(listening_channels(desk)):
+            self._supervisor.start("listen", [*longshore, "listen"], env)
+            self._say("listen", ", ".join(names))
         if self._flower:
-            port, password = free_port(FLOWER_PORT), self._flower_password()
-            # In the environment, not in the arguments, which everybody on the machine can read.
-            flower_env = env | {"FLOWER_BASIC_AUTH": f"longshore:{password}", "FLOWER_PERSISTENT": "False"}
-            address = ["--address=127.0.0.1", f"--port={port}"]
-            self._supervisor.start("flower", [*celery, "flower", *address], flower_env)
-            self._say("flower", f"http://127.0.0.1:{port} (user longshore, password in {self._home}/flower.password)")
+            port, file = free_port(FLOWER_PORT), password_file(self._home)
+            flower_env(self._home)  # makes the password, before anybody is told where it is
+            self._supervisor.start("flower", [*longshore, "flower", "--port", str(port)], env)
+            self._say("flower", f"http://127.0.0.1:{port} (user {FLOWER_USER}, password in {file})")
 
-    async def _wait_for_worker(self, desk: Desk) -> None:
+    async def _wait_for_fleet(self, desk: Desk) -> None:
         deadline = time.monotonic() + START_SECONDS
-        wanted = {"worker", "delivery"}
-        with out.status("worker and delivery are starting"):
+        wanted = {"worker", "delivery", "gateway"}
+        with out.status("worker, delivery and gateway are starting"):
             while wanted:
                 for process in await desk.db.read(lambda conn: living_processes(conn, 10)):
                     wanted.discard(process.name.partition("@")[0])
@@ -225,6 +219,7 @@ class _Up:
         self._say("worker", f"up to {self._concurrency} sessions at once")
         self._say("delivery", "sends what agents say")
         self._say("beat", "rings the sweep, which finds whatever was forgotten")
+        self._say("gateway", f"{desk.settings.public_url}: console, API, web chat, webhooks")
         check = await examine_sandbox(desk.settings)
         if check.state == "ok":
             self._say("sandbox", check.detail)
@@ -233,59 +228,6 @@ class _Up:
                 f"[yellow]![/yellow] [bold]sandbox[/bold]   {shown(check.detail)}. {shown(check.remedy)}",
                 soft_wrap=True,
             )
-
-    async def _greet(self, desk: Desk, is_new: bool) -> None:
-        if is_new:
-            out.print(f'\n[bold]You[/bold] → demo: "{FIRST_MESSAGE}"')
-            await self._first_message(desk)
-        else:
-            known = len(await desk.db.read(lambda conn: list_sessions(conn, 1000)))
-            waiting = (await desk.db.read(counts))["pending"]
-            out.print(
-                f"\ngoing on with {known} session{'s' * (known != 1)}"
-                + (f", {waiting} messages waiting" * bool(waiting))
-            )
-        await self._introduce_assistant(desk)
-        out.print(
-            "\nIn another terminal, in this folder, after [bold]export PATH=$PWD/.venv/bin:$PATH[/bold]\n"
-            '  [bold]longshore send demo "what time is it?"[/bold]\n'
-            '  [bold]longshore send demo "please fail"[/bold]    watch the retries\n'
-            '  [bold]longshore send demo "work"[/bold]           a file, a program in the sandbox\n'
-            '  [bold]longshore send demo "go slow"[/bold]        and kill -9 the worker meanwhile\n'
-            '  [bold]longshore chat demo[/bold]                  say "ask me something": it waits for your answer\n'
-            "  [bold]longshore sessions[/bold]                   what goes on\n"
-            "  [bold]longshore doctor[/bold]                     is everything well?\n"
-            "\n[dim]Events of the whole fleet (longshore tail):[/dim]"
-        )
-
-    async def _introduce_assistant(self, desk: Desk) -> None:
-        if desk.settings.default_provider == NO_KEY_NEEDED:
-            return
-        group = await desk.db.read(lambda conn: find_agent_group(conn, ASSISTANT))
-        assert group is not None, "it was made when we started"
-        provider = group.provider or desk.settings.default_provider
-        own = getattr(desk.registry.providers.get(provider), "default_model", None)
-        model = group.model or desk.settings.default_model or own or "its own model"
-        out.print(
-            f"\n[bold]{shown(group.name)}[/bold] is on {shown(provider)} ({shown(model)}). "
-            "Talk with it: [bold]longshore chat[/bold]"
-        )
-        if missing := missing_key(provider):
-            out.print(f"[yellow]{missing} is not set[/yellow]: it cannot answer until it is, and `make up` runs again")
-
-    async def _first_message(self, desk: Desk) -> None:
-        given = {"agent_group": FOLDER, "text": FIRST_MESSAGE, "sender_id": "you", "sender_name": "you"}
-        accepted = await accept(desk.db, desk.registry, desk.settings, parse_incoming(given))
-        printer = self._printer
-        client = redis_client(desk.settings.redis_url)
-        try:
-            ring = partial(accepted.ring, desk.bells)
-            async for item in Follower(desk.db, client, accepted.session_id, ready=ring).events():
-                printer.show(item)
-                if isinstance(item.event, TurnEnded):
-                    return
-        finally:
-            await client.aclose()
 
     async def _watch(self, desk: Desk) -> None:
         """Show events, and start again what dies, until somebody stops us."""
@@ -322,12 +264,6 @@ class _Up:
     def _told_of_death(self, name: str, how: str) -> None:
         self._printer.close()
         out.print(f"[yellow]{name} {how}; starting it again[/yellow] [dim]({self._home}/logs/{name}.log)[/dim]")
-
-    def _flower_password(self) -> str:
-        file = self._home / "flower.password"
-        if not file.exists():
-            write_private(file, secrets.token_urlsafe(12))
-        return file.read_text().strip()
 
     def _say(self, what: str, detail: str) -> None:
         out.print(f"[green]✓[/green] {what:<9} [dim]{detail}[/dim]", soft_wrap=True)

@@ -16,7 +16,7 @@ from workers.settings import SettingsError, load_settings
 _MARKS = {"ok": "[green]✓[/green]", "warning": "[yellow]![/yellow]", "problem": "[red]✗[/red]"}
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False) -> None:
     """Look at everything that can be wrong, and say what to do. Exits 1 if something is."""
     try:
         settings = load_settings()
@@ -41,6 +41,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json")] = False) -> None:
 
 def migrate(
     to: Annotated[str, typer.Option(help="a revision; older ones go down, `base` removes all")] = "head",
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """Bring the database's tables to this release."""
     try:
@@ -50,7 +51,11 @@ def migrate(
         fail(str(error), EX_UNAVAILABLE)
     except (SettingsError, StoreError) as error:
         fail(str(error))
-    out.print(f"the database is at {schema.head() if to == 'head' else to}")
+    revision = schema.head() if to == "head" else to
+    if as_json:
+        print_json({"revision": revision})
+    else:
+        out.print(f"the database is at {revision}")
 
 
 def health(
@@ -58,6 +63,7 @@ def health(
         str | None, typer.Argument(help="a worker or beat, e.g. agent@host or just agent; else any worker")
     ] = None,
     within: Annotated[float, typer.Option(help="seconds since it last said that it lives")] = 30.0,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """For probes: exits 0 if the process lives, works with the database, and has said so lately."""
 
@@ -71,4 +77,7 @@ def health(
     names = run(command)
     if not names:
         fail(f"{node or 'no worker'} has not been seen for {within:g} s", EX_UNAVAILABLE)
-    out.print(f"alive: {', '.join(names)}")
+    if as_json:
+        print_json({"alive": names})
+    else:
+        out.print(f"alive: {', '.join(names)}")

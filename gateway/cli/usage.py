@@ -25,14 +25,14 @@ _NEARLY = 0.8  # of a budget: shown in yellow from here on
 
 
 def usage(
-    by: Annotated[str, typer.Option(help=f"one or more of {', '.join(DIMENSIONS)}, with commas")] = "group,model",
+    by: Annotated[str, typer.Option(help=f"one or more of {', '.join(DIMENSIONS)}, with commas")] = "agent,model",
     days: Annotated[
         int | None, typer.Option(min=1, max=3650, help=f"today and the days before; else {DEFAULT_DAYS}")
     ] = None,
     since: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="from this day on (UTC)")] = None,
     group: Annotated[str | None, typer.Option(help="only this agent")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="rows to show; the total has all")] = 50,
-    as_json: Annotated[bool, typer.Option("--json")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
 ) -> None:
     """Tokens, calls and cost, the dearest first; and today's budgets."""
     dimensions = parse_dimensions(by)

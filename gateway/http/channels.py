@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from adapters.channel_port import Channel, InboundRequest, Received
 from adapters.errors import AdapterError, MalformedError, SignatureError
-from gateway.http.news import Stirrings
+from gateway.http.news import News
 from gateway.http.waiting import answer, asked_to_wait
 from workers.house import House
 from workers.intake.doors import TakenIn, take_in
@@ -20,7 +20,7 @@ from workers.intake.doors import TakenIn, take_in
 log = structlog.get_logger()
 
 
-def channel_routes(house: House, stirrings: Stirrings) -> APIRouter:
+def channel_routes(house: House, news: News) -> APIRouter:
     router = APIRouter()
 
     @router.post("/channels/{channel_type}")
@@ -33,7 +33,7 @@ def channel_routes(house: House, stirrings: Stirrings) -> APIRouter:
         if channel.capabilities.explains and taken.refused:
             raise HTTPException(422, taken.refused[0].reason)
         if channel.capabilities.explains and len(taken.accepted) == 1:
-            return await answer(house.db, stirrings, taken.accepted[0], asked_to_wait(request.headers.get("prefer")))
+            return await answer(house.db, news, taken.accepted[0], asked_to_wait(request.headers.get("prefer")))
         return JSONResponse(_summary(taken))
 
     return router

@@ -1,25 +1,13 @@
-"""What stands before every route: bodies that are neither too long nor too slow, and errors that strangers can read.
-
-Nothing of the inside is ever shown: no traceback, no statement, no value that was sent."""
+"""What stands before every route: bodies that are neither too long nor too slow."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Final
 
-import structlog
-from fastapi import FastAPI, HTTPException, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException as StarletteHTTPException
+from fastapi import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-from models.errors import StoreError
-
-log = structlog.get_logger()
 
 MAX_BODY_BYTES: Final = 1 << 20
 BODY_SECONDS: Final = 20.0  # for all of it: who sends slowly must not keep others out
-RETRY_AFTER_SECONDS: Final = "5"
 _CLOSE: Final = {"Connection": "close"}  # the rest of the body is on its way: nobody wants to read it
 
 
@@ -60,39 +48,3 @@ class BodyLimit:
 
 def _too_long() -> HTTPException:
     return HTTPException(413, f"the body is too long: at most {MAX_BODY_BYTES} bytes are taken", _CLOSE)
-
-
-def explain_errors(app: FastAPI) -> None:
-    """Every answer that is no success is {"error": text}."""
-    handlers: dict[type[Exception], Callable[[Request, Exception], Awaitable[JSONResponse]]] = {
-        StarletteHTTPException: _refused,
-        RequestValidationError: _unreadable,
-        StoreError: _store_away,
-        Exception: _not_foreseen,
-    }
-    for kind, handler in handlers.items():
-        app.add_exception_handler(kind, handler)
-
-
-async def _refused(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, StarletteHTTPException)
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
-
-
-async def _unreadable(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if part != "body") or "body"
-    return JSONResponse({"error": f"{where}: {first['msg']}"}, 422)
-
-
-async def _store_away(_request: Request, error: Exception) -> JSONResponse:
-    log.warning("gateway.store_away", error=str(error))
-    text = "the database does not answer, and nothing was stored: send it again"
-    return JSONResponse({"error": text}, 503, {"Retry-After": RETRY_AFTER_SECONDS})
-
-
-async def _not_foreseen(request: Request, error: Exception) -> JSONResponse:
-    # The server logs its traceback.
-    log.error("gateway.not_foreseen", path=request.url.path, error=type(error).__name__)
-    return JSONResponse({"error": "something went wrong here, and was written down"}, 500)

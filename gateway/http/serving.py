@@ -25,7 +25,7 @@ async def serve(app: FastAPI, listener: socket.socket) -> None:
 
     def stop() -> None:
         server.should_exit = True
-        app.state.stirrings.close()
+        app.state.news.close()
 
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGINT, signal.SIGTERM):

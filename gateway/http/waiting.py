@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from fastapi.responses import JSONResponse
 
-from gateway.http.news import Ear, Stirrings
+from gateway.http.news import Ear, News
 from models.base import AnyRow
 from models.database import Database
 from models.fates import Fate, fate_of
@@ -27,22 +27,25 @@ def asked_to_wait(prefer: str | None) -> int:
     return min(int(found[1]), LONGEST_SECONDS) if found else 0
 
 
-async def answer(db: Database, stirrings: Stirrings, accepted: Accepted, seconds: int) -> JSONResponse:
+async def answer(db: Database, news: News, accepted: Accepted, seconds: int) -> JSONResponse:
     """200 with what was said once the turn has ended; else 202, with what was said so far, if anybody waited."""
     if accepted.handled is not None:  # there is no turn to wait for
-        return JSONResponse({"id": accepted.message_id, "handled": accepted.handled}, 200)
-    told: dict[str, Any] = {"id": accepted.message_id, "session": accepted.session_id}
-    if accepted.duplicate:
-        told["duplicate"] = True
+        return JSONResponse(accepted.public(), 200)
+    told = accepted.public()
     if not seconds:
         return JSONResponse(told, 202)
-    with stirrings.ear() as ear:
-        ear.sessions.add(accepted.session_id)
-        fate = await _until_it_ends(db, ear, accepted.message_id, seconds)
+    fate = await wait_for_end(db, news, accepted.session_id, accepted.message_id, seconds)
     told["messages"] = list(_messages(fate.said))
     if fate.status is not None:
         told["status"] = fate.status
     return JSONResponse(told, 202 if fate.status in (None, "parked") else 200)
+
+
+async def wait_for_end(db: Database, news: News, session_id: str, message_id: str, seconds: int) -> Fate:
+    """What came of a message: once its turn has ended or waits for a person, or after so many seconds."""
+    with news.ear() as ear:
+        ear.sessions.add(session_id)
+        return await _until_it_ends(db, ear, message_id, seconds)
 
 
 async def _until_it_ends(db: Database, ear: Ear, message_id: str, seconds: int) -> Fate:

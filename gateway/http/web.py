@@ -1,9 +1,7 @@
 """The `web` channel over HTTP: saying something in a chat, reading what was said there, following it live, and pressing
 buttons. Whoever calls is known by their token, and sees their own direct chat and those of agents they may talk to."""
 
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -16,19 +14,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.channel_port import ButtonPress, InboundMessage, Received
 from adapters.channels.local import RECEIVED
-from gateway.http.callers import NO_SUCH_CHAT, Caller, Room, caller_of, is_somebody_elses, room_of
-from gateway.http.news import Stirrings
+from gateway.http.api.streams import Streams
+from gateway.http.callers import NO_SUCH_CHAT, Caller, Doorkeeper, Room, is_somebody_elses, room_of
+from gateway.http.news import News
 from gateway.http.web_messages import show, show_work
 from models.base import AnyRow, new_id
-from models.tokens import user_of_token
+from models.tokens import find_bearer
 from models.web_chats import LIMIT, WEB, Cursor, find_said, room_sessions, said_in_room
+from workers.consent.cards import NARROW
 from workers.house import House
 from workers.intake.doors import take_in
 
 _PRINTABLE: Final = r"^[^\x00-\x1f/]+$"
 Chat = Annotated[str, InPath(max_length=255, pattern=_PRINTABLE)]
 MAX_TEXT: Final = 100_000
-STREAMS: Final = 20  # at once, with one token
 _OF_WEB: Final = b'"channel":"web"'  # in the event of every delivery to a chat
 
 
@@ -47,33 +46,13 @@ class Pressed(BaseModel):
     chat: str | None = Field(None, max_length=255, pattern=_PRINTABLE)  # where the button is; else the own direct chat
 
 
-class Streams:
-    """Counts those that are open, so that one token does not hold them all."""
-
-    def __init__(self) -> None:
-        self._open: Counter[str] = Counter()
-
-    @contextmanager
-    def one_more(self, token: str) -> Iterator[None]:
-        if self._open[token] >= STREAMS:
-            raise HTTPException(429, f"{STREAMS} streams are open with this token: close one first")
-        self._open[token] += 1
-        try:
-            yield
-        finally:
-            self._open[token] -= 1
-            if not self._open[token]:
-                del self._open[token]
-
-
-def web_routes(house: House, stirrings: Stirrings) -> APIRouter:
+def web_routes(house: House, news: News, door: Doorkeeper, streams: Streams) -> APIRouter:
     router = APIRouter(prefix="/web")
-    known = Depends(caller_of(house))
+    known = door.needs("send")
     channel = house.registry.channels.get(WEB)
-    streams = Streams()
 
     async def stream(caller: Annotated[Caller, known]) -> AsyncIterator[None]:
-        with streams.one_more(caller.token):
+        with streams.one_more(caller.user_id):
             yield
 
     async def room(chat: Chat, caller: Annotated[Caller, known]) -> Room:
@@ -91,8 +70,10 @@ def web_routes(house: House, stirrings: Stirrings) -> APIRouter:
         chat = pressed.chat or caller.name
         await their_own(caller, chat)
         button = ButtonPress(pressed.token, chat, caller.name, caller.name)
-        taken = await take_in(house, channel, Received(presses=(button,)))
-        return JSONResponse({"text": taken.told[0]})
+        [told] = (await take_in(house, channel, Received(presses=(button,)), may_decide=caller.may_decide)).told
+        if told == NARROW:
+            raise HTTPException(403, told)
+        return JSONResponse({"text": told})
 
     @router.post("/{chat}/messages")
     async def say(chat: Chat, said: Said, caller: Annotated[Caller, known]) -> JSONResponse:
@@ -107,10 +88,10 @@ def web_routes(house: House, stirrings: Stirrings) -> APIRouter:
             sender_name=caller.name,
             is_direct=chat == caller.name,
         )
-        [outcome] = (await take_in(house, channel, Received((message,)))).outcomes
+        [outcome] = (await take_in(house, channel, Received((message,)), may_decide=caller.may_decide)).outcomes
         if outcome.accepted is None:
             raise HTTPException(403, outcome.reason)
-        stirrings.stir(_OF_WEB)  # this may have begun a session, whose events nobody follows yet
+        news.stir(_OF_WEB)  # this may have begun a session, whose events nobody follows yet
         return JSONResponse(outcome.accepted.public(), 202)
 
     @router.get("/{chat}/messages")
@@ -128,7 +109,7 @@ def web_routes(house: House, stirrings: Stirrings) -> APIRouter:
         after: Annotated[str | None, Query(max_length=60)] = None,
         last_event_id: Annotated[str | None, Header(max_length=60)] = None,
     ) -> AsyncIterator[ServerSentEvent]:
-        async for event in _events(house, stirrings, caller, room.chat, _cursor(last_event_id or after)):
+        async for event in _events(house, news, caller, room.chat, _cursor(last_event_id or after)):
             yield event
 
     @router.get("/{chat}/files/{message_id}/{number}")
@@ -138,7 +119,7 @@ def web_routes(house: House, stirrings: Stirrings) -> APIRouter:
         number: Annotated[int, InPath(ge=0, lt=1000)],
     ) -> FileResponse:
         row = await house.db.read(lambda conn: find_said(conn, room.chat, room.agent_groups, message_id))
-        path = _kept(house, row, number)
+        path = kept_file(house, row, number)
         if path is None:
             raise HTTPException(404, "there is no such file here")
         # To be saved and not to be shown: an agent's HTML must not act as this page.
@@ -149,12 +130,12 @@ def web_routes(house: House, stirrings: Stirrings) -> APIRouter:
 
 
 async def _events(
-    house: House, stirrings: Stirrings, caller: Caller, chat: str, cursor: Cursor | None
+    house: House, news: News, caller: Caller, chat: str, cursor: Cursor | None
 ) -> AsyncIterator[ServerSentEvent]:
     """What is said in a chat, each once, and who is at work there; as long as the caller may see it."""
     seen: dict[str, None] = {}
     working: list[dict[str, Any]] = []
-    with stirrings.ear(words=_OF_WEB) as ear:
+    with news.ear(words=_OF_WEB) as ear:
         while not ear.closed:
             found = await house.db.read(lambda conn, at=cursor: _follow(conn, caller, chat, at))  # type: ignore[misc]
             if found is None:
@@ -179,7 +160,7 @@ async def _follow(
     conn: AsyncConnection, caller: Caller, chat: str, cursor: Cursor | None
 ) -> tuple[list[dict[str, Any]], list[AnyRow]] | None:
     """None: the token was revoked meanwhile, or the chat is no longer theirs."""
-    if await user_of_token(conn, caller.token) is None:
+    if await find_bearer(conn, caller.token) is None:
         return None
     room = await room_of(conn, caller, chat)
     if room is None:
@@ -201,7 +182,7 @@ def _cursor(text: str | None) -> Cursor | None:
     return cursor
 
 
-def _kept(house: House, row: AnyRow | None, number: int) -> Path | None:
+def kept_file(house: House, row: AnyRow | None, number: int) -> Path | None:
     """Where a file of a message lies, if it is one and lies on this machine."""
     files = (row.receipt or {}).get("files", []) if row is not None else []
     if number >= len(files):

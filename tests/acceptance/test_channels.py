@@ -111,7 +111,7 @@ class Harbour:
                 return self.on_the_web("ada", "web")
 
     def on_the_web(self, name: str, agent: str) -> OnTheWeb:
-        made = self.operator.cli("tokens", "add", name, "--agent", agent, "--json").stdout
+        made = self.operator.cli("token", "add", name, "--agent", agent, "--json").stdout
         return OnTheWeb(self.gate, name, json.loads(made)["token"])
 
     def add_agent(self, name: str, script: str, policy: str) -> None:

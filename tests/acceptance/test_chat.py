@@ -101,8 +101,8 @@ def test_a_chat_through_a_pipe_and_one_at_a_terminal(operator: Operator, typists
     history = operator.folder / "home" / "chat_history"
     assert json.loads(history.read_text().splitlines()[0]) == "one\ntwo"
 
-    used = json.loads(operator.cli("usage", "--by", "group", "--json").stdout)
-    assert used["rows"][0]["group"] == "helper"
+    used = json.loads(operator.cli("usage", "--by", "agent", "--json").stdout)
+    assert used["rows"][0]["agent"] == "helper"
     assert used["rows"][0]["calls"] >= 4
     states = {row["id"]: row["state"] for row in json.loads(operator.cli("providers", "--json").stdout)}
     assert states["scripted"] == "ok"

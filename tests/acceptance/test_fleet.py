@@ -206,7 +206,7 @@ def test_a_worker_with_a_wrong_environment_says_so_and_leaves(
 def _id(stdout: str) -> str:
     import json
 
-    return str(json.loads(stdout)["message_id"])
+    return str(json.loads(stdout)["id"])
 
 
 @pytest.mark.spec("M1", "F4")

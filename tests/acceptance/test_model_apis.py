@@ -79,9 +79,9 @@ def test_a_killed_worker_a_question_and_the_bill(operator: Operator, api: ModelA
     painted = "SELECT count(*) FROM messages_out WHERE content->>'text' = 'Painting it blue.'"
     assert operator.value(painted) == 1
 
-    used = json.loads(operator.cli("usage", "--by", "group,model", "--json").stdout)["rows"]
-    assert {(row["group"], row["calls"]) for row in used} == {("claude", 6), ("gpt", 2)}
-    assert all(row["cost_usd"] > 0 for row in used if row["group"] == "claude")
+    used = json.loads(operator.cli("usage", "--by", "agent,model", "--json").stdout)["rows"]
+    assert {(row["agent"], row["calls"]) for row in used} == {("claude", 6), ("gpt", 2)}
+    assert all(row["cost_usd"] > 0 for row in used if row["agent"] == "claude")
     everything = operator.logs(100_000) + "".join(
         str(operator.rows(f"SELECT * FROM {table}"))
         for table in ("messages_in", "messages_out", "events", "steps", "transcript_items", "turns", "provider_health")

@@ -121,6 +121,6 @@ def test_up_answers_stops_cleanly_and_goes_on(tmp_path: Path, terminals: list[Te
 
     again = Terminal(tmp_path, "up", "--no-flower")
     terminals.append(again)
-    again.wait_for("going on with 1 session")
+    again.wait_for("going on with 3 sessions")  # the demo's, its colleague's, and ours
     again.wait_for("longshore send demo")
     assert again.interrupt() == 0

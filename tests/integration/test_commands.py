@@ -13,15 +13,15 @@ from typer.testing import CliRunner
 
 from gateway.cli import desk as desk_module
 from gateway.cli.desk import Desk
-from gateway.cli.group_settings import Changes
-from gateway.cli.groups import _change
 from gateway.cli.main import app
-from models import AgentGroup, Approval, ProviderHealth
+from models import AgentGroup, Approval, Audit, ProviderHealth
 from models.base import now
 from models.fleet import report_alive
 from tests.support.fake_programs import fake_program
 from tests.support.fleet import Fleet
 from workers.consent.requests import hash_of
+from workers.operations.group_settings import Changes
+from workers.operations.groups import update_group
 
 ASKS = """
 - play:
@@ -96,6 +96,23 @@ async def test_settings_of_a_group_are_changed_one_by_one(cli: Cli, fleet: Fleet
 
 
 @pytest.mark.spec("G4")
+async def test_secrets_among_an_agents_settings_are_not_shown(cli: Cli, fleet: Fleet) -> None:
+    shaped = "ghp_" + "a1B2" * 9
+    options = {"script": f"say {shaped}", "api_key": "hunter2", "nested": {"password": "hunter3"}}
+    await fleet.add_group("a", config={"provider_options": options, "policy": {"servers": [{"token": "hunter4"}]}})
+    for command in (("list",), ("show", "a"), ("set", "a", "--name", "Ann"), ("set", "a")):
+        for how in ((), ("--json",)):
+            shown = (await cli("groups", *command, *how)).out
+            assert "hunter" not in shown, (command, how)
+            assert shaped not in shown, (command, how)
+    hidden = {"script": "say [redacted]", "api_key": "(set)", "nested": {"password": "(set)"}}
+    config = {"provider_options": hidden, "policy": {"servers": [{"token": "(set)"}]}}
+    assert json.loads((await cli("groups", "show", "a", "--json")).out)["config"] == config
+    [row] = await fleet.rows(AgentGroup)
+    assert (row.name, row.config["provider_options"]) == ("Ann", options)
+
+
+@pytest.mark.spec("G4")
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -110,8 +127,8 @@ async def test_settings_of_a_group_are_changed_one_by_one(cli: Cli, fleet: Fleet
         (["groups", "set", "a", "--option", "sing"], 2, "--option 'sing' is not KEY=VALUE"),
         (["groups", "add", "b", "--daily-budget", "much"], 2, "is not an amount in US dollars"),
         (["groups", "add", "a"], 1, "there is already an agent 'a'; change it with: longshore groups set a"),
-        (["usage", "--by", "group,weather"], 2, "--by cannot be 'weather'; it takes: group, provider, model, user"),
-        (["usage", "--by", ","], 2, "--by is empty; it takes: group"),
+        (["usage", "--by", "agent,weather"], 2, "--by cannot be 'weather'; it takes: agent, provider, model, user"),
+        (["usage", "--by", ","], 2, "--by is empty; it takes: agent"),
         (["usage", "--days", "2", "--since", "2026-01-01"], 2, "give --days or --since, not both"),
         (["usage", "--since", "yesterday"], 2, "--since 'yesterday' is not a day"),
         (["usage", "--group", "nobody"], 1, "there is no agent 'nobody'"),
@@ -149,7 +166,7 @@ async def test_changes_made_at_once_are_all_kept(fleet: Fleet) -> None:
     ]
 
     async def change(desk: Desk, wanted: Changes) -> None:
-        await desk.db.transact(lambda conn: _change(conn, desk, "a", wanted))
+        await update_group(desk, "cli", "a", wanted)
 
     await asyncio.gather(*(change(desk, wanted) for desk, wanted in zip(desks, changes, strict=True)))
     for desk in desks:
@@ -212,6 +229,8 @@ async def test_a_question_is_listed_and_answered_once(cli: Cli, fleet: Fleet) ->
     [question] = json.loads((await cli("questions", "--json")).out)
     answered = await cli("answer", question["id"][-8:], "2")
     assert (answered.code, answered.out) == (0, "answered. demo goes on\n")
+    [line] = await fleet.rows(Audit)
+    assert (line.who, line.act, line.target, line.detail) == ("cli", "question.answer", question["id"], {})
     await fleet.settle_down()
     assert (await fleet.outbox())[-1].content["text"] == "So: Later"
     assert "no agent waits" in (await cli("questions")).out
@@ -267,8 +286,38 @@ async def test_usage_is_shown_with_a_total_and_what_has_no_price(cli: Cli, fleet
     assert "$0.0042" in shown
     assert "nobody knows the price of 1 call" in shown
     assert "$0.0042 of $1.00 spent, $1.00 left" in shown
-    found = json.loads((await cli("usage", "--by", "group,day", "--days", "1", "--group", "demo", "--json")).out)
+    found = json.loads((await cli("usage", "--by", "agent,day", "--days", "1", "--group", "demo", "--json")).out)
     assert found["total"]["cost_usd"] == pytest.approx(0.0042)
-    assert [row["group"] for row in found["rows"]] == ["demo"]
+    assert [row["agent"] for row in found["rows"]] == ["demo"]
     assert "there are more rows" in (await cli("usage", "--by", "model", "--limit", "1")).out
     assert "there are more rows" not in (await cli("usage", "--by", "model", "--limit", "2")).out
+
+
+@pytest.mark.spec("G4", "G3")
+async def test_what_the_operator_changes_is_in_the_audit_log(cli: Cli, fleet: Fleet) -> None:
+    commands = [
+        ("groups", "add", "ann"),
+        ("groups", "set", "ann", "--option", "script=hush {texts}"),
+        ("wire", "ann", "fake", "room"),
+        ("unwire", "ann", "fake", "room"),
+        ("people", "add", "fake:ada", "--agent", "ann"),
+        ("people", "remove", "fake:ada"),
+        ("owners", "add", "fake", "olga", "chat"),
+        ("tasks", "add", "ann", "hush", "--every", "@daily"),
+    ]
+    for command in commands:
+        ran = await cli(*command)
+        assert ran.code == 0, ran.err
+    lines = await fleet.rows(Audit, Audit.id)
+    assert [line.act for line in lines] == [
+        "group.add",
+        "group.update",
+        "wiring.put",
+        "wiring.remove",
+        "person.grant",
+        "person.withdraw",
+        "person.grant",
+        "task.add",
+    ]
+    assert {line.who for line in lines} == {"cli"}
+    assert "hush" not in str([line.detail for line in lines])

@@ -1,18 +1,23 @@
-"""`longshore tokens`, and what `longshore doctor` says of channels."""
+"""`longshore token`, and what `longshore doctor` says of channels."""
 
 import json
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.channel_port import Channel
 from adapters.channels.webhook import Endpoint, WebhookChannel
 from adapters.providers.scripted import ScriptedProvider
 from adapters.registry import AnyProvider, Drivers, Registry
 from gateway.doctor import Check, examine
-from models import Token
+from models import Audit, SignIn, Token
+from models.base import now
 from models.fleet import report_alive
 from models.listeners import claim_listener, store_cursor
+from models.sign_ins import find_visitor, sign_in, sign_out, use_link
+from models.tokens import SCOPES, find_bearer
 from tests.integration import test_commands
 from tests.integration.conftest import MakeFleet
 from tests.integration.test_commands import Cli
@@ -20,6 +25,7 @@ from tests.support.feed import LISTENS_TO, Feed
 from tests.support.fleet import Fleet
 from tests.support.open_gateway import wire
 from tests.support.outside import hear
+from workers.access import Standing, standing_of
 from workers.front_desk import say
 
 cli = test_commands.cli
@@ -29,23 +35,79 @@ ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=Tru
 
 @pytest.mark.spec("C5", "G4")
 async def test_a_token_is_shown_once_and_kept_as_a_hash(cli: Cli, fleet: Fleet) -> None:
-    assert "there are no tokens" in (await cli("tokens", "list")).out
+    assert "there are no tokens" in (await cli("token", "list")).out
     await fleet.add_group("demo")
-    made = json.loads((await cli("tokens", "add", "ada", "--agent", "demo", "--json")).out)
+    made = json.loads((await cli("token", "add", "ada", "--agent", "demo", "--json")).out)
     assert (made["user"], made["chat"]) == ("web:ada", "ada")
     [row] = await fleet.rows(Token)
     assert made["token"] not in str(row)
-    listed = await cli("tokens", "list")
+    listed = await cli("token", "list")
     assert "web:ada" in listed.out
     assert made["token"] not in listed.out
-    second = await cli("tokens", "add", "ada")
+    second = await cli("token", "add", "ada")
     assert "not shown again" in second.out
     assert "may talk to no agent yet" in second.out
-    gone = await cli("tokens", "revoke", row.id[-12:])
+    gone = await cli("token", "revoke", row.id[-12:])
     assert gone.out == "revoked: a token of web:ada\n"
-    again = await cli("tokens", "revoke", row.id[-12:])
+    again = await cli("token", "revoke", row.id[-12:])
     assert (again.code, "it was revoked before" in again.err) == (1, True)
-    assert "revoked" in (await cli("tokens", "list")).out
+    assert "revoked" in (await cli("token", "list")).out
+
+
+@pytest.mark.spec("G2", "G4")
+async def test_a_token_is_for_what_its_scopes_say_and_for_so_long(cli: Cli, fleet: Fleet) -> None:
+    group = await fleet.add_group("demo")
+    made = json.loads((await cli("token", "add", "crm", "--agent", "demo", "--role", "admin", "--scope", "send",
+                                 "--days", "30", "--json")).out)  # fmt: skip
+    bearer = await fleet.db.read(lambda conn: find_bearer(conn, made["token"]))
+    assert bearer is not None
+    assert (bearer.user_id, set(bearer.scopes)) == ("web:crm", {"send"})
+    assert await fleet.db.read(lambda conn: standing_of(conn, "web:crm", group)) is Standing.ADMIN
+    await fleet.execute(update(Token).values(expires_at=now(-1)))
+    assert await fleet.db.read(lambda conn: find_bearer(conn, made["token"])) is None
+    assert "over" in (await cli("token", "list")).out
+
+    everything = json.loads((await cli("token", "add", "eve", "--role", "owner", "--scope", "all", "--json")).out)
+    assert set(everything["scopes"]) == set(SCOPES)
+    assert await fleet.db.read(lambda conn: standing_of(conn, "web:eve", group)) is Standing.OWNER
+    assert [row.act for row in await fleet.rows(Audit)] == ["token.add", "token.add"]
+
+
+@pytest.mark.spec("G3", "G6")
+async def test_a_link_to_the_console_signs_in_once(cli: Cli, fleet: Fleet) -> None:
+    printed = (await cli("console", "--url", "https://agents.example/")).out
+    assert printed.startswith("https://agents.example/console/enter?code=")
+    code = printed.splitlines()[0].rpartition("=")[2]
+    [link] = await fleet.rows(SignIn)
+    assert code not in str(link)
+    assert await fleet.db.transact(lambda conn: use_link(conn, code, "mine"))
+    assert not await fleet.db.transact(lambda conn: use_link(conn, code, "another's"))
+    visitor = await fleet.db.read(lambda conn: find_visitor(conn, "mine"))
+    assert visitor is not None
+    assert (visitor.user_id, sorted(visitor.scopes)) == ("web:operator", sorted(SCOPES))
+    assert await fleet.db.read(lambda conn: find_visitor(conn, "another's")) is None
+    await fleet.db.transact(lambda conn: sign_out(conn, visitor.sign_in_id))
+    assert await fleet.db.read(lambda conn: find_visitor(conn, "mine")) is None
+
+    late = (await cli("console")).out.splitlines()[0].rpartition("=")[2]
+    await fleet.execute(update(SignIn).values(expires_at=now(-1)))
+    assert not await fleet.db.transact(lambda conn: use_link(conn, late, "late"))
+
+
+@pytest.mark.spec("G3", "C5")
+async def test_a_browser_is_out_when_its_token_is(cli: Cli, fleet: Fleet) -> None:
+    made = json.loads((await cli("token", "add", "ada", "--json")).out)
+
+    async def come_in(conn: AsyncConnection) -> None:
+        bearer = await find_bearer(conn, made["token"])
+        assert bearer is not None
+        await sign_in(conn, "mine", bearer)
+
+    await fleet.db.transact(come_in)
+    assert await fleet.db.read(lambda conn: find_visitor(conn, "mine")) is not None
+    [row] = await fleet.rows(Token)
+    await cli("token", "revoke", row.id)
+    assert await fleet.db.read(lambda conn: find_visitor(conn, "mine")) is None
 
 
 @pytest.mark.spec("C5", "G4")
@@ -53,6 +115,7 @@ async def test_a_token_is_shown_once_and_kept_as_a_hash(cli: Cli, fleet: Fleet) 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
+        (["add", "ada", "--scope", "everything"], 2, "there is no scope 'everything'. There are: send: hand in"),
         (["add", "two words"], 2, "a name has 1 to 100 letters"),
         (["add", "a/b"], 2, "a name has 1 to 100 letters"),
         (["add", "x" * 101], 2, "a name has 1 to 100 letters"),
@@ -67,7 +130,7 @@ async def test_tokens_that_cannot_be_made_are_refused(
 ) -> None:
     await wire(fleet, await fleet.add_group("demo"), "web", "plaza")
     await fleet.add_group(".front-desk")
-    ran = await cli("tokens", *arguments)
+    ran = await cli("token", *arguments)
     assert (ran.code, said in ran.err) == (code, True), ran.err
     assert await fleet.rows(Token) == []
 
@@ -79,7 +142,7 @@ async def test_a_token_for_an_agent_lets_in_whoever_waited_for_it(cli: Cli, flee
     await cli("wire", "demo", "web", "plaza", "--unknown", "request_approval")
     await hear(fleet, "hello", "ada", "plaza", channel_type="web")
     assert [row.status for row in await fleet.inbox()] == ["paused"]
-    assert (await cli("tokens", "add", "ada", "--agent", "demo")).code == 0
+    assert (await cli("token", "add", "ada", "--agent", "demo")).code == 0
     await fleet.settle_down()
     assert [row.status for row in await fleet.inbox()] == ["completed"]
 

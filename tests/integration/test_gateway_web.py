@@ -13,8 +13,8 @@ from sqlalchemy import update
 
 from adapters.registry import Drivers
 from adapters.tool_port import Tool
-from gateway.cli.tokens import add_token
-from gateway.http import serving, web
+from gateway.http import serving
+from gateway.http.api import streams
 from models import AgentGroupMember, Approval, MessageOut, MessagingGroup, PendingQuestion, Token, UserRole
 from models.base import new_id, now
 from models.tokens import new_token
@@ -24,6 +24,7 @@ from tests.integration.test_commands import ASKS
 from tests.support.cards import SCRIPT as LAUNCH
 from tests.support.cards import Launcher
 from tests.support.open_gateway import Gateway, answering, gateway_to, registry_with, wire
+from workers.operations.tokens import add_token
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 NOBODY_S = "there is no such chat, or it is not one of yours"
@@ -87,7 +88,7 @@ class Club:
 
     async def person(self, name: str, agent: str | None = None) -> Person:
         token = new_token()
-        await self.fleet.db.transact(lambda conn: add_token(conn, name, token, agent))
+        await self.fleet.db.transact(lambda conn: add_token(conn, "cli", name, token, agent))
         return Person(self.gateway, name, token)
 
     async def make_admin(self, person: Person, group: str | None) -> None:
@@ -115,7 +116,7 @@ async def test_somebody_with_a_token_talks_with_their_agent(club: Club, group: s
     said = await ada.post("/web/ada/messages", id="1", text="hello")
     assert said.status_code == 202
     again = await ada.post("/web/ada/messages", id="1", text="hello")
-    assert (again.json()["duplicate"], again.json()["message_id"]) == (True, said.json()["message_id"])
+    assert (again.json()["duplicate"], again.json()["id"]) == (True, said.json()["id"])
     [row] = await club.fleet.inbox()
     assert (row.channel_type, row.platform_id, row.sender_id) == ("web", "ada", "ada")
     await club.fleet.settle_down()
@@ -154,7 +155,7 @@ async def test_another_s_direct_chat_does_not_exist(club: Club, group: str) -> N
     writes = [await bob.post("/web/ada/messages", text="me too"), await bob.post("/web/presses", token="x", chat="ada")]
     unknown = [await bob.get("/web/nowhere/messages")]
     for answer in (*reads, *writes, *unknown):
-        assert (answer.status_code, answer.json()) == (404, {"error": NOBODY_S})
+        assert (answer.status_code, answer.json()["detail"]) == (404, NOBODY_S)
     assert len(await club.fleet.inbox()) == 1
 
 
@@ -178,7 +179,7 @@ async def test_a_chat_of_several_is_for_the_members_of_its_agent(club: Club, gro
     assert (await eve.get("/web/plaza/messages")).status_code == 404
     refused = await eve.post("/web/plaza/messages", text="let me in")
     assert refused.status_code == 403
-    assert refused.json()["error"]
+    assert refused.json()["detail"]
     assert len(await club.fleet.inbox()) == 1
 
 
@@ -217,7 +218,7 @@ async def test_what_cannot_be_read_is_refused_in_words(club: Club, group: str) -
     ):
         answer = await club.gateway.client.post("/web/ada/messages", content=body, headers=headers)
         assert answer.status_code in (400, 422)
-        assert set(answer.json()) == {"error"}
+        assert set(answer.json()) == {"type", "title", "status", "detail"}
         assert "Traceback" not in answer.text
     assert await club.fleet.inbox() == []
 
@@ -260,16 +261,16 @@ async def test_a_revoked_token_ends_a_stream(club: Club, group: str) -> None:
 
 @pytest.mark.spec("C8")
 @ONE_DATABASE
-async def test_streams_of_one_token_are_counted_and_none_is_cut_off(
+async def test_streams_of_one_user_are_counted_and_none_is_cut_off(
     club: Club, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(web, "STREAMS", 2)
+    monkeypatch.setattr(streams, "STREAMS", 2)
     monkeypatch.setattr(serving, "HEAD_SECONDS", 0.05)
     ada, bob = await club.person("ada", agent="demo"), await club.person("bob", agent="demo")
     async with ada.events("ada") as first:
         async with ada.events("ada"):
             refused = await ada.get("/web/ada/events")
-            assert (refused.status_code, refused.json()["error"][:20]) == (429, "2 streams are open w")
+            assert (refused.status_code, refused.json()["detail"][:22]) == (429, "2 live streams of your")
             async with bob.events("bob"):
                 pass
         async with asyncio.timeout(20):
@@ -367,30 +368,30 @@ async def test_approvals_are_decided_by_those_who_may_and_once(club: Club) -> No
     group, ada = await parked(club, LAUNCH)
     boss, eve = await club.person("boss"), await club.person("eve")
     await club.make_admin(boss, group)
-    [shown] = (await boss.get("/v1/approvals")).json()["approvals"]
+    [shown] = (await boss.get("/v1/approvals")).json()["items"]
     [approval] = await club.fleet.rows(Approval)
     assert (shown["id"], shown["agent"], shown["payload"]) == (approval.id, "demo", approval.payload)
     assert shown["payload"]["arguments"] == {"what": "prod"}
     for other in (ada, eve):
-        assert (await other.get("/v1/approvals")).json() == {"approvals": []}
+        assert (await other.get("/v1/approvals")).json() == {"items": [], "next": None}
     path = f"/v1/approvals/{approval.id}"
     assert (await eve.post(path, decision="approve")).status_code == 404
     refused = await ada.post(path, decision="approve")
     assert refused.status_code == 403
-    assert "admins of demo" in refused.json()["error"]
+    assert "admins of demo" in refused.json()["detail"]
     assert (await boss.post(path, decision="perhaps")).status_code == 422
     another = await boss.post(path, decision="approve", payload_hash="0" * 64)
     assert another.status_code == 409
-    assert "what was shown is not what is asked for now" in another.json()["error"]
+    assert "what was shown is not what is asked for now" in another.json()["detail"]
     done = await boss.post(path, decision="approve", payload_hash=shown["payload_hash"])
     assert done.status_code == 200
     assert done.json()["text"].startswith("approved, once")
     late = await boss.post(path, decision="deny")
     assert late.status_code == 409
-    assert "already approved" in late.json()["error"]
+    assert "already approved" in late.json()["detail"]
     for unknown in (new_id(), "x", "%00"):
         assert (await boss.post(f"/v1/approvals/{unknown}", decision="approve")).status_code in (404, 422)
-    assert (await boss.get("/v1/approvals")).json() == {"approvals": []}
+    assert (await boss.get("/v1/approvals")).json() == {"items": [], "next": None}
     await club.fleet.settle_down()
     assert (await ada.read())[-1]["text"] == "so: launched prod"
 
@@ -400,17 +401,17 @@ async def test_questions_are_answered_by_those_who_were_asked(club: Club) -> Non
     group, ada = await parked(club, ASKS)
     bob, boss, eve = await club.person("bob", agent="demo"), await club.person("boss"), await club.person("eve")
     await club.make_admin(boss, group)
-    [asked] = (await ada.get("/v1/questions")).json()["questions"]
+    [asked] = (await ada.get("/v1/questions")).json()["items"]
     assert (asked["agent"], asked["text"], asked["options"]) == ("demo", "Now or later?", ["Now", "Later"])
-    assert [one["id"] for one in (await boss.get("/v1/questions")).json()["questions"]] == [asked["id"]]
+    assert [one["id"] for one in (await boss.get("/v1/questions")).json()["items"]] == [asked["id"]]
     path = f"/v1/questions/{asked['id']}"
     for other, status in ((bob, 403), (eve, 404)):
-        assert (await other.get("/v1/questions")).json() == {"questions": []}
+        assert (await other.get("/v1/questions")).json() == {"items": [], "next": None}
         assert (await other.post(path, answer="Now")).status_code == status
     assert (await ada.post(path, answer="")).status_code == 422
     assert (await ada.post(path, answer="2")).status_code == 200
     late = await boss.post(path, answer="Now")
-    assert (late.status_code, late.json()) == (409, {"error": "too late: it was answered before"})
+    assert (late.status_code, late.json()["detail"]) == (409, "too late: it was answered before")
     await club.fleet.settle_down()
     assert "Later" in (await ada.read())[-1]["text"]
 
@@ -424,8 +425,8 @@ async def test_what_an_agent_asks_in_a_private_chat_is_read_by_nobody_else(club:
     await club.fleet.settle_down()
     [question] = await club.fleet.rows(PendingQuestion)
     path = f"/v1/questions/{question.id}"
-    assert (await bob.get("/v1/questions")).json() == {"questions": []}, "nobody said that others are there"
+    assert (await bob.get("/v1/questions")).json() == {"items": [], "next": None}, "nobody said that others are there"
     assert (await bob.post(path, answer="Now")).status_code == 403
     await club.fleet.execute(update(MessagingGroup).values(is_group=True))
-    assert [one["id"] for one in (await bob.get("/v1/questions")).json()["questions"]] == [question.id]
+    assert [one["id"] for one in (await bob.get("/v1/questions")).json()["items"]] == [question.id]
     assert (await bob.post(path, answer="Now")).status_code == 200

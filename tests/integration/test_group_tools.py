@@ -9,6 +9,7 @@ from sqlalchemy import delete, insert
 
 from adapters.actions import Place, RegisterAgentGroup
 from adapters.errors import ToolError
+from adapters.policy import Policy
 from models import AgentGroup, Approval, MessagingGroup, UserRole, Wiring
 from models.database import Database
 from models.people import remember_user
@@ -16,6 +17,7 @@ from tests.integration.conftest import MakeFleet
 from tests.integration.test_task_tools import answer_to, ask, teach, tool_registry
 from tests.support.fleet import Fleet
 from workers.actions import groups
+from workers.actions.caller import Caller
 from workers.consent.approvals import decide
 
 WISH: dict[str, Any] = {
@@ -182,14 +184,12 @@ async def test_of_two_who_make_the_same_at_once_one_succeeds(
 async def _register(fleet: Fleet, place: str) -> str:
     """The action itself, in a transaction of its own."""
 
-    class Olga:
-        people = ("local:olga",)
-        turn = SimpleNamespace(agent_group_id="that of the agent who asks")
-        registry = fleet.runtime.registry
-
+    said = SimpleNamespace(kind="chat", channel_type="local", sender_id="olga")
+    turn = SimpleNamespace(agent_group_id="that of the agent who asks", messages=[said])
+    olga = Caller(turn, Policy(), fleet.runtime.registry)  # type: ignore[arg-type]
     action = RegisterAgentGroup("The Gardener", "gardener", Place("fake", place))
     try:
-        await fleet.db.transact(lambda conn: groups.register(conn, Olga(), action, "step", 0))  # type: ignore[arg-type]
+        await fleet.db.transact(lambda conn: groups.register(conn, olga, action, "step", 0))
     except ToolError as error:
         return str(error)
     return "made"

@@ -5,16 +5,18 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.registry import Drivers, Registry
-from models import MessageIn, MessagingGroup, Session, User, Wiring
+from models import Audit, MessageIn, MessagingGroup, Session, User, Wiring
+from models.audit import note
 from models.base import new_id, now
 from models.database import Database
 from models.errors import DatabaseDownError
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from workers.intake.incoming import parse_incoming
-from workers.intake.ingest import accept
+from workers.intake.ingest import Accepted, accept
 from workers.refusals import RefusedError
 
 
@@ -56,6 +58,26 @@ async def test_a_celery_task_id_is_the_id_to_follow(fleet: Fleet) -> None:
         accepted = await accept(fleet.db, fleet.runtime.registry, fleet.runtime.settings, incoming, row_id=task_id)
         assert accepted.message_id == task_id
     assert [row.id for row in await fleet.inbox()] == [task_id]
+
+
+async def test_what_is_written_besides_is_there_if_and_only_if_the_message_is(fleet: Fleet) -> None:
+    await fleet.add_group()
+    house = (fleet.db, fleet.runtime.registry, fleet.runtime.settings)
+    incoming = parse_incoming({"agent_group": "demo", "text": "hello", "message_id": "k1"})
+
+    async def noted(conn: AsyncConnection, stored: Accepted) -> None:
+        await note(conn, "cli", "test.note", stored.message_id)
+
+    async def fails(conn: AsyncConnection, stored: Accepted) -> None:
+        await noted(conn, stored)
+        raise RefusedError("not so")
+
+    with pytest.raises(RefusedError, match="not so"):
+        await accept(*house, incoming, besides=fails)
+    assert (await fleet.inbox(), await fleet.rows(Audit)) == ([], [])
+    first, again = [await accept(*house, incoming, besides=noted) for _ in range(2)]
+    assert (first.duplicate, again.duplicate) == (False, True)
+    assert [row.target for row in await fleet.rows(Audit)] == [first.message_id]
 
 
 async def test_an_unknown_agent_is_refused_with_the_known_ones(fleet: Fleet) -> None:

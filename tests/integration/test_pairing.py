@@ -190,7 +190,7 @@ async def test_people_are_added_shown_and_removed_at_the_command_line(fleet: Fle
     assert (await said_to(fleet))[-1] == "heard: hello"  # what waited went on
     await cli("people", "add", "fake:eve", "--role", "admin")
     rows = json.loads((await cli("people", "list", "--json")).out)
-    assert [(row["user_id"], row["role"], row["folder"], row["by"]) for row in rows] == [
+    assert [(row["user_id"], row["role"], row["agent"], row["by"]) for row in rows] == [
         ("fake:eve", "admin", None, "cli"),
         ("fake:eve", "member", "demo", "cli"),
     ]

@@ -179,7 +179,7 @@ async def test_what_the_database_does_not_take_is_said_in_a_sentence(
     fleet: Fleet, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await fleet.add_group()
-    for name in ("gateway.cli.wire.check_name", "gateway.cli.people.check_name"):
+    for name in ("workers.operations.wirings.check_name", "gateway.cli.people.check_name"):
         monkeypatch.setattr(name, lambda _, given, *__: given)  # whatever a check may not know of
     for arguments in (("wire", "demo", "fake", "x" * 300), ("people", "show", "a\x00b")):
         refused = await cli(*arguments)

@@ -133,7 +133,7 @@ async def test_a_task_on_another_provider_does_not_need_the_agents_own(cli: Cli,
 @pytest.mark.spec("S3")
 async def test_pause_resume_update_run_now_and_cancel(cli: Cli, fleet: Fleet, tmp_path: Path) -> None:
     made = await add(cli, "--every", YEARLY, "--pause-after", "3")
-    handle, session_id = made["handle"], made["session_id"]
+    handle, session_id = made["handle"], made["session"]
     await fleet.execute(update(Series).values(failures=3))
     assert f"task {handle} of demo is paused go on: longshore tasks resume {handle}" in said(await cli("pause", handle))
     assert "paused already" in said(await cli("pause", handle))

@@ -60,7 +60,7 @@ async def test_sums_by_any_combination_the_dearest_first(ledger: Ledger) -> None
     await ledger.call("dear", "1.50", model="big", cache_read_tokens=5, cache_write_tokens=7, created_at=EARLY)
     await ledger.call("dear", "0.25", model="big", created_at=LATE)
     await ledger.call("dear", "0.50", model="small", created_at=LATE)
-    rows = await ledger.db.read(lambda conn: usage_by(conn, ["group", "model"], BEFORE))
+    rows = await ledger.db.read(lambda conn: usage_by(conn, ["agent", "model"], BEFORE))
     assert [(row.key, row.calls, row.cost_usd) for row in rows] == [
         (("dear", "big"), 2, 1.75),
         (("dear", "small"), 1, 0.5),
@@ -70,7 +70,7 @@ async def test_sums_by_any_combination_the_dearest_first(ledger: Ledger) -> None
     total = await ledger.db.read(lambda conn: usage_in_total(conn, BEFORE))
     assert (total.key, total.calls, total.output_tokens, total.unpriced_calls) == ((), 4, 4, 0)
     assert total.cost_usd == pytest.approx(2.25000001)
-    [first] = await ledger.db.read(lambda conn: usage_by(conn, ["group"], BEFORE, limit=1))
+    [first] = await ledger.db.read(lambda conn: usage_by(conn, ["agent"], BEFORE, limit=1))
     assert first.key == ("dear",)
     for dimension in DIMENSIONS:
         assert await ledger.db.read(lambda conn, d=dimension: usage_by(conn, [d], BEFORE))  # type: ignore[misc]
@@ -96,12 +96,12 @@ async def test_what_has_no_price_is_counted_and_not_guessed(ledger: Ledger) -> N
     await ledger.call("a", None, user_id="x:1")
     await ledger.call("b", "0.1")
     await ledger.call("b", None)
-    rows = await ledger.db.read(lambda conn: usage_by(conn, ["group", "user"], BEFORE))
+    rows = await ledger.db.read(lambda conn: usage_by(conn, ["agent", "user"], BEFORE))
     assert [(row.key, row.cost_usd, row.unpriced_calls) for row in rows] == [
         (("b", None), 0.1, 1),
         (("a", "x:1"), None, 1),
     ]
-    [only] = await ledger.db.read(lambda conn: usage_by(conn, ["group"], BEFORE, agent_group_id=group))
+    [only] = await ledger.db.read(lambda conn: usage_by(conn, ["agent"], BEFORE, agent_group_id=group))
     assert only.key == ("a",)
 
 

@@ -20,7 +20,9 @@ from models.base import Base, new_id, now
 from models.cards import Card, token
 from models.series import Series
 from tests.integration.conftest import MakeFleet
+from tests.support.api_callers import Caller, make_token
 from tests.support.fleet import Fleet
+from tests.support.open_gateway import gateway_to
 from tests.support.outside import hear, make, said_to, wire
 from tests.support.runs import add_run, clock
 from workers.access import NEEDED, Act, Standing
@@ -268,6 +270,23 @@ async def _loosen(world: World, person: str) -> Callable[[], Awaitable[bool]]:
     return happens
 
 
+def _over_http(method: str, path: str, body: dict[str, Any] | None = None) -> Prepare:
+    """With a token that is good for everything: only the standing stands in the way."""
+
+    async def prepare(world: World, person: str) -> Callable[[], Awaitable[bool]]:
+        user_id = f"fake:{person}"
+        bearer = await make_token(world.fleet, user_id)
+
+        async def happens() -> bool:
+            async with gateway_to(world.fleet) as gateway:
+                answer = await Caller(gateway.client, user_id, bearer).ask(method, path, body)
+            return answer.status_code < 400
+
+        return happens
+
+    return prepare
+
+
 def _task_of(person: str) -> str:
     return f"task-of-{person}"
 
@@ -285,6 +304,10 @@ TRIALS: Final[dict[Act, Prepare]] = {
     Act.SET_SCRIPT: _set_script,
     Act.LOOSEN_TASK: _loosen,
     Act.REGISTER_AGENT: _register,
+    Act.PRODUCE: _over_http("POST", "/v1/messages", {"agent_group": "demo", "text": "hello"}),
+    Act.OVERSEE: _over_http("GET", "/v1/groups/demo"),
+    Act.OPERATE: _over_http("POST", "/v1/tasks", {"agent": "demo", "prompt": "tea", "every": "@daily"}),
+    Act.CONFIGURE: _over_http("PATCH", "/v1/groups/demo", {"model": "another"}),
 }
 # What an act leaves behind. (That it was tried may be answered. Whoever asks an agent for something has been heard.)
 TRACES: Final[tuple[type[Base], ...]] = (AgentGroup, Wiring, Member, UserRole, BudgetDay, Series)

@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.events import Envelope
 from adapters.registry import Registry
 from models import AgentGroup, Event, MessageIn, MessageOut, Session, Turn
 from models.base import Base, new_id
@@ -27,6 +28,7 @@ class HeldBells:
         self.deliveries: list[str] = []
         self.doubtful: list[str] = []
         self.nudges: list[str] = []
+        self.told: list[Envelope] = []
 
     def wake(self, session_id: str, provider: str) -> None:
         self.wakes.append((session_id, provider))
@@ -36,6 +38,9 @@ class HeldBells:
 
     def nudge(self, session_id: str) -> None:
         self.nudges.append(session_id)
+
+    def tell(self, *envelopes: Envelope) -> None:
+        self.told += envelopes
 
     def settle(self, message_out_id: str) -> None:
         self.doubtful.append(message_out_id)
@@ -54,6 +59,7 @@ def fleet_settings(database_url: str, redis_url: str, folder: Path, **changes: A
         "retry_base_seconds": 0.05,
         "repeat_seconds": 0.05,
         "lease_seconds": 5.0,
+        "address_rate": 0.0,  # all tests come from the same one, and share the Redis that counts
     }
     return Settings(**(values | changes))
 

@@ -72,10 +72,10 @@ class Gateway:
 
 
 @asynccontextmanager
-async def gateway_to(fleet: Fleet, house: House | None = None) -> AsyncIterator[Gateway]:
+async def gateway_to(fleet: Fleet, house: House | None = None, port: int = 0) -> AsyncIterator[Gateway]:
     redis = redis_client(fleet.runtime.settings.redis_url)
     app = make_app(house or fleet.runtime, redis)
-    listener = listen_on("127.0.0.1", 0)
+    listener = listen_on("127.0.0.1", port)
     port = listener.getsockname()[1]
     server = make_server(app)
     serving = asyncio.create_task(server.serve([listener]))
@@ -83,7 +83,7 @@ async def gateway_to(fleet: Fleet, house: House | None = None) -> AsyncIterator[
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False) as client:
             yield Gateway(client, fleet, port)
     finally:
-        app.state.stirrings.close()
+        app.state.news.close()
         server.should_exit = True
         await serving
         listener.close()

@@ -109,7 +109,7 @@ def test_a_name_that_is_none_is_told(tmp_path: Path) -> None:
 def test_locks_pin_contents_and_name_no_registry() -> None:
     locks = sorted(RECIPES.glob("*/package-lock.json"))
     assert [path.parent.name for path in locks] == ["claude", "codex", "gemini", "openclaw"]
-    for path in locks:
+    for path in (*locks, RECIPES.parent / "browser" / "chromium" / "package-lock.json"):
         packages = [facts for name, facts in json.loads(path.read_text())["packages"].items() if name]
         assert all("integrity" in facts or facts.get("inBundle") for facts in packages)
         assert not any("resolved" in facts for facts in packages)

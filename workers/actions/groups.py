@@ -10,7 +10,7 @@ from adapters.errors import AdapterError, ToolError
 from models.base import new_id
 from models.groups import AgentGroup, Wiring, ensure_messaging_group, find_agent_group, wirings_of
 from models.upsert import insert_ignoring
-from workers.access import Act, may
+from workers.access import Act
 from workers.actions.caller import Caller, Performed
 from workers.intake.patterns import find_fault
 from workers.system_prompt import GLOBAL_FOLDER, MAIN_FOLDER
@@ -64,12 +64,11 @@ def _taken(folder: str) -> str:
 
 async def _check_people(conn: AsyncConnection, caller: Caller) -> None:
     """An admin of one agent decides about that one. A new agent is a matter of those who decide about all."""
-    for person in caller.people or (None,):
-        if not await may(conn, person, caller.turn.agent_group_id, Act.REGISTER_AGENT):
-            raise ToolError(
-                "only owners and global admins may make agents, and not everybody you are answering is one. "
-                "Nothing was made"
-            )
+    if not await caller.have_asked(conn, Act.REGISTER_AGENT):
+        raise ToolError(
+            "only owners and global admins may make agents, and not everybody you are answering is one, or nobody is "
+            "there to ask: a scheduled run makes none. Nothing was made"
+        )
 
 
 def _check_drivers(caller: Caller, action: RegisterAgentGroup) -> None:

@@ -82,7 +82,8 @@ async def list_sessions(
 def _session_line(row: AnyRow) -> str:
     state = row.status if row.status != "active" else one_line(row.activity, 100) if row.activity else "idle"
     active = row.last_active.strftime("%Y-%m-%d %H:%M:%S")
-    return f"{short(row.id)} | {row.folder} | {state} | {row.turn_seq} | {row.message_seq} | {active}"
+    whose = row.folder if row.replay_of is None else f"{row.folder} (replay)"
+    return f"{short(row.id)} | {whose} | {state} | {row.turn_seq} | {row.message_seq} | {active}"
 
 
 async def read_session(

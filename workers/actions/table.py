@@ -20,6 +20,7 @@ from adapters.actions import (
     Send,
     SendToAgent,
 )
+from adapters.errors import ToolError
 from workers.actions import groups, messages, sessions, tasks
 from workers.actions.caller import Caller, Performed
 
@@ -43,10 +44,24 @@ _PERFORMERS: Final[dict[type[Any], Performer]] = {
 _NUMBERED: Final = (Send, EditMessage, AddReaction, SendToAgent, ScheduleTask)
 
 
+# In a replay, what is said is kept from leaving by whoever delivers; these would last, or act at some later time.
+_LASTING: Final = (ScheduleTask, ChangeTask, RegisterAgentGroup, ResetSession)
+IN_A_REPLAY: Final = (
+    "this is a replay of an earlier conversation: tasks, reminders, agents and sessions are not changed in it. Nothing "
+    "was done; go on without"
+)
+
+
+def _would_last(action: Action) -> bool:
+    return isinstance(action, _LASTING) or (isinstance(action, Send) and action.is_reminder)
+
+
 def numbers_for(action: Action) -> int:
     """How many message numbers it takes."""
     return 1 if isinstance(action, _NUMBERED) else 0
 
 
 async def perform(conn: AsyncConnection, caller: Caller, action: Action, step_id: str, number: int) -> Performed:
+    if caller.turn.replay_of is not None and _would_last(action):
+        raise ToolError(IN_A_REPLAY)
     return await _PERFORMERS[type(action)](conn, caller, action, step_id, number)

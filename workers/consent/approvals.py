@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.contracts import ParkedError
 from adapters.events import ApprovalRequested
 from models.approvers import name_of
+from models.audit import note
 from models.base import AnyRow, storable_json
 from models.consent import (
     ACCESS,
@@ -197,6 +198,7 @@ async def decide_within(conn: AsyncConnection, approval_id: str, decision: Decis
     await _check(conn, approval, decision)
     if approval.status != "pending" or approval.expires_at <= approval.at:
         raise RefusedError(await _too_late(conn, approval))
+    await _note(conn, approval, decision)
     if approval.category == ACCESS:
         return await decide_access(conn, approval_id, decision.approve, decision.by)
     closed = await decide_approval(conn, approval_id, "approved" if decision.approve else "denied", decision.by)
@@ -206,6 +208,14 @@ async def decide_within(conn: AsyncConnection, approval_id: str, decision: Decis
     done = await carry_out(conn, closed.row, decision)
     done.deliveries += closed.deliveries
     return done
+
+
+async def _note(conn: AsyncConnection, approval: AnyRow, decision: Decision) -> None:
+    session = await find_session(conn, approval.session_id)
+    assert session is not None
+    said, of = "approve" if decision.approve else "deny", session.agent_group_id
+    about = {"decision": said, "category": approval.category, "usd": decision.usd}
+    await note(conn, decision.by, "approval.decide", approval.id, agent_group_id=of, **about)
 
 
 async def may_decide(conn: AsyncConnection, approval_id: str, user_id: str) -> bool:

@@ -27,6 +27,9 @@ from workers.house import Done
 from workers.refusals import RefusedError
 
 NOT_OURS: Final = "This button does nothing here."
+NARROW: Final = (
+    "Nothing was decided or answered: this token (or sign-in) is for talking only; it lacks the scope 'decide'"
+)
 # An option's label and the code, with something to spare: what is longer is no short answer.
 MAX_ANSWER: Final = 220
 _TOKEN: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}):([1-9][0-9]?)", re.ASCII)
@@ -42,9 +45,9 @@ class Said(Done):
     agent_group_id: str | None
 
 
-async def press(db: Database, channel_type: str, pressed: ButtonPress) -> Done:
+async def press(db: Database, channel_type: str, pressed: ButtonPress, *, may_decide: bool = True) -> Done:
     """Do what a button says, if it is one of ours, in its own place, in time, and pressed by somebody who may; returns
-    what they are told."""
+    what they are told. `may_decide` False: what they came in with is good for talking only."""
     found = _TOKEN.fullmatch(pressed.token)
     user_id = user_id_of(channel_type, pressed.sender_id)
     if found is None or not pressed.sender_id or storable(user_id) != user_id:
@@ -57,6 +60,8 @@ async def press(db: Database, channel_type: str, pressed: ButtonPress) -> Done:
             return Done(NOT_OURS)
         if card.kind == "card":
             return await _say(conn, card, int(found[2]), pressed, user_id)
+        if not may_decide:
+            return Done(NARROW)
         return await _choose(conn, card, card.options[int(found[2]) - 1], user_id, pressed.sender_name)
 
     try:
@@ -99,14 +104,21 @@ async def _say(conn: AsyncConnection, card: AnyRow, number: int, pressed: Button
 
 
 async def answer_by_text(
-    conn: AsyncConnection, *, channel_type: str, platform_id: str, thread_id: str | None, user_id: str, text: str
+    conn: AsyncConnection,
+    *,
+    channel_type: str,
+    platform_id: str,
+    thread_id: str | None,
+    user_id: str,
+    text: str,
+    may_decide: bool = True,
 ) -> Done | None:
     """The same by words, where there are no buttons: an option's number or label with the code of what it answers. To
     the only open question of a place the code may be left out; to an approval never: an agent that says "1 or 2?" there
     must not turn the answer into somebody's yes. None: the text answers no card of this place.
 
     Only these short forms count, and without a code only from somebody who may choose: what else people say there is
-    for the agents."""
+    for the agents. `may_decide` as for a press: whoever gives a code is told so."""
     said = " ".join(text.split())
     if not 0 < len(said) <= MAX_ANSWER or storable(said) != said:
         return None
@@ -114,7 +126,9 @@ async def answer_by_text(
     if (found := _WITH_CODE.fullmatch(said)) is not None:
         for card in await cards_by_code(conn, *place, found[2].lower()):
             if _chosen(card, found[1]) is not None:
-                return await _answer(conn, card, found[1], user_id)
+                return await _answer(conn, card, found[1], user_id) if may_decide else Done(NARROW)
+    if not may_decide:
+        return None
     cards = [card for card in await open_cards(conn, *place) if _chosen(card, said) is not None]
     mine = [card for card in cards if await _may(conn, card, user_id)]
     asked = [card for card in mine if card.kind == "question"]

@@ -8,6 +8,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.actions import Ask
+from models.audit import note
 from models.base import AnyRow
 from models.card_endings import question_words
 from models.cards import put_card, token
@@ -66,7 +67,7 @@ async def ask(conn: AsyncConnection, question: Ask, question_id: str, card_id: s
         await put_card(conn, card_id, "question", row, options, subject_id=question_id)
 
 
-async def give_answer(db: Database, question_id: str, text: str, answered_by: str | None) -> Answered:
+async def give_answer(db: Database, question_id: str, text: str, answered_by: str) -> Answered:
     """The first answer in time is the answer; RefusedError says why another is not. Whether they may is the caller's to
     ask."""
 
@@ -85,7 +86,7 @@ async def choose(conn: AsyncConnection, question_id: str, value: str, user_id: s
     return await answer_within(conn, question, value, user_id)
 
 
-async def answer_within(conn: AsyncConnection, question: AnyRow, value: str, answered_by: str | None) -> Answered:
+async def answer_within(conn: AsyncConnection, question: AnyRow, value: str, answered_by: str) -> Answered:
     # The session's row first: a worker that is just parking the turn holds it, and looks for the answer under it.
     await end_rest(conn, question.session_id)
     closed = await answer_question(conn, question.id, value, answered_by)
@@ -95,6 +96,7 @@ async def answer_within(conn: AsyncConnection, question: AnyRow, value: str, ans
         raise RefusedError(f"too late: {late}")
     session = await find_session(conn, question.session_id)
     assert session is not None
+    await note(conn, answered_by, "question.answer", question.id, agent_group_id=session.agent_group_id)
     return Answered(session.id, session.provider or session.group_provider, closed.deliveries)
 
 

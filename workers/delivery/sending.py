@@ -51,6 +51,8 @@ async def _claim(runtime: Runtime, message_out_id: str) -> tuple[AnyRow, bool] |
 
 async def _send_claimed(runtime: Runtime, row: AnyRow, may_go_there: bool, claimed: float) -> str | None:
     """Send it, ours since `claimed` at least (monotonic); returns the next in line."""
+    if row.status == "cancelled":  # of a replay from which nothing leaves
+        return await runtime.db.read(lambda conn: next_in_line(conn, row))
     if not may_go_there:
         why = f"this agent may not send to {row.channel_type} {row.platform_id!r}"
         return await give_up(runtime, row, ErrorClass.INVALID_REQUEST, why)

@@ -13,16 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.errors import AdapterError
 from adapters.model_port import ModelProvider
 from adapters.registry import Registry
+from models.audit import note
 from models.base import AnyRow, new_id, now
-from models.budgets import release_reservations
-from models.consent import close_questions
-from models.inbox import MessageIn, settle
-from models.sessions import evict, find_active_session, find_session, take_numbers
-from models.turns import open_turn, set_turn
+from models.inbox import MessageIn
+from models.sessions import find_active_session, find_session, take_numbers
 from models.upsert import insert_ignoring
 from workers.access import NEEDED, Act, Standing
-from workers.actions.sessions import begin_anew
 from workers.compaction import WISH
+from workers.giving_up import start_over
 from workers.house import Done
 from workers.intake.routing import Route
 
@@ -87,10 +85,16 @@ def denial(command: Command, folder: str, standing: Standing) -> str:
 
 
 async def perform(
-    conn: AsyncConnection, registry: Registry, command: Command, route: Route, agent: AnyRow, provider: str
+    conn: AsyncConnection,
+    registry: Registry,
+    command: Command,
+    route: Route,
+    agent: AnyRow,
+    provider: str,
+    by: str | None,
 ) -> Done | None:
     """Do what a command says, for somebody who may. None: the program is to get it as it is. `agent`: folder, provider,
-    config."""
+    config. `by`: whose command it is, for the audit log."""
     if command.kind == "filtered":
         return Done(f"/{command.name} was not passed on: {FILTERED[command.name]}.")
     if command.kind == "raw":
@@ -100,13 +104,22 @@ async def perform(
         case "status":
             return Done(await _status(conn, session_id, agent.folder))
         case "clear":
-            return await _clear(conn, session_id, agent.folder)
+            assert by is not None  # nobody in particular has no standing
+            return await _clear(conn, session_id, route, agent.folder, by)
         case "compact":
             return await _compact(conn, registry, session_id, agent.folder, provider, route)
         case _:
             if provider in HAVE_REMOTE_CONTROL:
                 return None
             return Done(f"{agent.folder} runs on {provider}, which has no /remote-control.")
+
+
+async def _clear(conn: AsyncConnection, session_id: str | None, route: Route, folder: str, by: str) -> Done:
+    done = await start_over(conn, session_id, "given up by /clear") if session_id is not None else None
+    if session_id is None or done is None:
+        return Done(f"There is nothing to forget: {folder} was told nothing here yet.")
+    await note(conn, by, "session.reset", session_id, agent_group_id=route.agent_group_id)
+    return done
 
 
 async def _status(conn: AsyncConnection, session_id: str | None, folder: str) -> str:
@@ -133,26 +146,6 @@ async def _status(conn: AsyncConnection, session_id: str | None, folder: str) ->
         state = "is idle"
     more = {0: "No message waits.", 1: "1 message waits."}.get(waiting, f"{waiting} messages wait.")
     return f"{folder} {state}. {more}"
-
-
-async def _clear(conn: AsyncConnection, session_id: str | None, folder: str) -> Done:
-    """What runs or rests is given up: its worker loses the session with the next thing it writes, and says no more."""
-    if session_id is None:
-        return Done(f"There is nothing to forget: {folder} was told nothing here yet.")
-    await evict(conn, session_id)
-    turn = await open_turn(conn, session_id)
-    closed: list[str] = []
-    if turn is not None:
-        await set_turn(conn, turn.id, status="cancelled", error="given up by /clear", ended_at=now())
-        await release_reservations(conn, turn.id)
-        closed = await close_questions(conn, turn.id)
-        await settle(conn, turn.id, "discarded", error="given up by /clear", error_class=None)
-    session = await find_session(conn, session_id)
-    anew = await begin_anew(conn, session_id)
-    given_up = " What it was at was given up." if turn is not None else ""
-    wakes = [(anew.session_id, session.provider or session.group_provider)] if anew and anew.due and session else []
-    said = f"{folder} begins anew: what was said before is not before it any more.{given_up}"
-    return Done(said, wakes, [*closed, *(anew.deliveries if anew else [])])
 
 
 async def _compact(

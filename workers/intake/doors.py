@@ -63,14 +63,15 @@ class TakenIn:
         return [outcome for outcome in self.outcomes if outcome.word == "refused"]
 
 
-async def take_in(house: House, channel: Channel, received: Received) -> TakenIn:
+async def take_in(house: House, channel: Channel, received: Received, *, may_decide: bool = True) -> TakenIn:
     """Store what came, and ring for each message as soon as it is committed. If it raises, not all of it is stored, and
-    the platform is to send it again."""
+    the platform is to send it again. `may_decide` False: whoever came in may talk, and neither answer questions nor
+    decide."""
     outcomes: list[Outcome] = []
     bugs: list[Exception] = []
     for message in received.messages:
         try:
-            outcomes.append(await _message(house, channel, message))
+            outcomes.append(await _message(house, channel, message, may_decide))
         except StoreError:
             raise
         except Exception as error:  # the others are to be heard first
@@ -79,7 +80,7 @@ async def take_in(house: House, channel: Channel, received: Received) -> TakenIn
                 outcomes.append(Outcome("refused", reason=_not_stored(error)))
             else:
                 bugs.append(error)
-    told = [await _press(house, channel, press) for press in received.presses]
+    told = [await _press(house, channel, press, may_decide) for press in received.presses]
     if bugs:
         raise bugs[0]
     return TakenIn(tuple(outcomes), tuple(told))
@@ -103,11 +104,13 @@ def _not_stored(error: Exception) -> str:
     return f"it could not be stored ({type(error).__name__})"
 
 
-async def _message(house: House, channel: Channel, message: InboundMessage, agent_group: str | None = None) -> Outcome:
+async def _message(
+    house: House, channel: Channel, message: InboundMessage, may_decide: bool, agent_group: str | None = None
+) -> Outcome:
     try:
         if not channel.accepts(message):
             return Outcome("filtered")
-        accepted = await _accept(house, channel, message, agent_group)
+        accepted = await _accept(house, channel, message, may_decide, agent_group)
     except RefusedError as error:
         reason, kind = str(error), error.kind
         error.ring(house.bells)
@@ -127,7 +130,9 @@ async def _message(house: House, channel: Channel, message: InboundMessage, agen
     return Outcome("refused", reason=reason)
 
 
-async def _accept(house: House, channel: Channel, message: InboundMessage, agent_group: str | None) -> Accepted:
+async def _accept(
+    house: House, channel: Channel, message: InboundMessage, may_decide: bool, agent_group: str | None
+) -> Accepted:
     """`agent_group`: whose offer was taken up by a button; else the wirings of the place decide."""
     fields = {
         "agent_group": agent_group,
@@ -149,12 +154,13 @@ async def _accept(house: House, channel: Channel, message: InboundMessage, agent
         from_outside=True,
         is_direct=message.is_direct,
         trusted=channel.capabilities.trusted,
+        may_decide=may_decide,
     )
 
 
-async def _press(house: House, channel: Channel, press: ButtonPress) -> str:
+async def _press(house: House, channel: Channel, press: ButtonPress, may_decide: bool) -> str:
     try:
-        pressed = await cards.press(house.db, channel.channel_type, press)
+        pressed = await cards.press(house.db, channel.channel_type, press, may_decide=may_decide)
     except StoreError:
         raise
     except Exception:  # the other presses, and the messages beside it, are to be heard
@@ -163,17 +169,17 @@ async def _press(house: House, channel: Channel, press: ButtonPress) -> str:
     ring_for(house, pressed.wakes, pressed.deliveries)
     text = pressed.text
     if isinstance(pressed, cards.Said):
-        text = await _said(house, channel, pressed) or text
+        text = await _said(house, channel, pressed, may_decide) or text
     telling = asyncio.create_task(_tell(channel, press, text))
     _TELLING.add(telling)
     telling.add_done_callback(_TELLING.discard)
     return text
 
 
-async def _said(house: House, channel: Channel, said: cards.Said) -> str:
+async def _said(house: House, channel: Channel, said: cards.Said, may_decide: bool) -> str:
     """Take it in as what whoever pressed has said. Returns why not, if it was not taken."""
     try:
-        return (await _message(house, channel, said.message, said.agent_group_id)).reason
+        return (await _message(house, channel, said.message, may_decide, said.agent_group_id)).reason
     except StoreError:
         raise
     except Exception:  # they are told, and can press again

@@ -54,10 +54,50 @@ class IncomingTerms(BaseModel):
         return given
 
 
+# What `_complete` asks for, as far as a schema can say it.
+_RULES: Final[dict[str, Any]] = {
+    "allOf": [
+        {
+            "oneOf": [
+                {
+                    "description": "text",
+                    "required": ["text"],
+                    "properties": {
+                        "text": {"type": "string", "pattern": r"\S"},
+                        "content": {"type": "null"},
+                        "kind": {"enum": ["chat", "chat-sdk", "task"]},
+                    },
+                },
+                {
+                    "description": "or content",
+                    "required": ["content"],
+                    "properties": {
+                        "text": {"type": "null"},
+                        "content": {
+                            "type": "object",
+                            "properties": {"attachments": {"type": "array", "items": {"type": "object"}}},
+                        },
+                    },
+                },
+            ]
+        },
+        {
+            "anyOf": [
+                {"description": "a task", "required": ["kind"], "properties": {"kind": {"const": "task"}}},
+                {
+                    "description": "or neither of these",
+                    "properties": {"recurrence": {"type": "null"}, "terms": {"type": "null"}},
+                },
+            ]
+        },
+    ]
+}
+
+
 class Incoming(BaseModel):
     """A message as a producer sends it. Its JSON Schema is the published contract."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_RULES)
 
     agent_group: Name | None = Field(None, description="the agent, by folder name or id; else the wirings decide")
     channel_type: ShortName = Field("local", description="the platform the answer goes to")
@@ -126,6 +166,7 @@ class Incoming(BaseModel):
 
     def stored_content(self) -> dict[str, Any]:
         content = dict(self.content) if self.content is not None else {_text_field(self.kind): self.text}
+        content.pop("raw", None)  # what makes a text a command to a program is for the reception to say
         if self.kind in ("chat", "chat-sdk"):
             content.setdefault("sender", self.sender_name or self.sender_id or "someone")
         return content

@@ -4,6 +4,7 @@ The same function behind every door (Celery producers, the command line, HTTP). 
 refuses with `RefusedError`, whose text is for whoever sent the message. Who comes from outside passes the reception
 first; the command line and producers are the operator's own."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import Any, Final, Literal
@@ -14,6 +15,7 @@ from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import ErrorClass
+from adapters.events import Envelope
 from adapters.registry import Registry
 from models.base import AnyRow, new_id
 from models.consent import answer_question, chosen_value, open_question
@@ -42,6 +44,8 @@ from workers.timetable import check_provider, first_date, slot
 
 log = structlog.get_logger()
 
+Find = Callable[[AsyncConnection, Incoming], Awaitable[switchboard.Found]]
+
 ATTEMPTS: Final = 3  # at one message, if what it was judged by changes meanwhile
 # So long ago the first date of a recurring task may be: a producer's message may have waited a while.
 OLDEST: Final = timedelta(days=1)
@@ -60,9 +64,11 @@ class Accepted(BaseModel):
     handled: Literal["code", "command", "answer", "before"] | None = None
     wake_provider: str | None = None
     interrupts: bool = False
-    # What else it set off: sessions with their providers, and what the fleet says to people.
+    # What else it set off: sessions with their providers, what the fleet says to people, and what was given up.
     wakes: list[tuple[str, str]] = Field(default_factory=list)
     deliveries: list[str] = Field(default_factory=list)
+    stopped: list[str] = Field(default_factory=list)
+    events: list[Envelope] = Field(default_factory=list)
 
     def ring(self, bells: Bells) -> None:
         """After the commit: wake whoever must be woken."""
@@ -74,12 +80,24 @@ class Accepted(BaseModel):
             bells.wake(session_id, provider)
         for message_out_id in self.deliveries:
             bells.deliver(message_out_id)
+        for session_id in self.stopped:
+            bells.nudge(session_id)
+        bells.tell(*self.events)
+
+    @property
+    def is_stored(self) -> bool:
+        """Now, and as a message: neither was it there before, nor dealt with on the spot."""
+        return not self.duplicate and self.handled is None
 
     def public(self) -> dict[str, Any]:
-        """What its sender is told."""
-        hidden = {"wake_provider", "interrupts", "wakes", "deliveries"}
-        hidden |= {"session_id", "seq"} if self.handled is not None else set()
-        return self.model_dump(exclude=hidden, exclude_none=True)
+        """What its sender is told, at every door."""
+        told: dict[str, Any] = {"id": self.message_id, "duplicate": self.duplicate}
+        if self.handled is not None:
+            return told | {"handled": self.handled}
+        return told | {"session": self.session_id, "seq": self.seq, "answered_turn": self.answered_turn}
+
+
+Besides = Callable[[AsyncConnection, Accepted], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -97,18 +115,30 @@ async def accept(
     from_outside: bool = False,
     is_direct: bool = False,
     trusted: bool = False,
+    may_decide: bool = True,
     script: str | None = None,
+    find: Find | None = None,
+    besides: Besides | None = None,
 ) -> Accepted:
     """Store the message. `row_id` (a Celery task's id) becomes the row's id, so that its sender can follow it and a
     second delivery of the same task finds it. `from_outside`: its sender is whoever the platform says, and is let in
-    or not; `is_direct`: in a chat of one person; `trusted`: it is a service of the operator's own. `script`: what a
-    task runs before its agent; for the operator at the command line, and nobody else."""
+    or not; `is_direct`: in a chat of one person; `trusted`: it is a service of the operator's own. `may_decide` False:
+    what its sender came in with is good for talking, and it answers no question. `script`: what a task runs before its
+    agent; for the operator at the command line, and nobody else. `find`: which agent takes it, where a door has rules
+    of its own about that; it raises what it likes, and nothing is stored then. `besides`: what is written in the same
+    transaction, if the message is stored."""
     row_id = row_id or new_id()
-    visit = Visit(incoming, is_direct, trusted, visit_key(incoming, row_id)) if from_outside else None
+    visit = None
+    if from_outside:
+        visit = Visit(incoming, is_direct, trusted, visit_key(incoming, row_id), may_decide=may_decide)
     terms = _checked_terms(registry, incoming, script, visit)
 
     async def take(conn: AsyncConnection) -> Accepted | Turned | _Duplicate:
-        return await _take(conn, registry, settings, incoming, row_id, visit, terms)
+        how = (find or find_inside, may_decide)
+        taken = await _take(conn, registry, settings, incoming, row_id, visit, terms, *how)
+        if besides is not None and isinstance(taken, Accepted) and taken.is_stored:
+            await besides(conn, taken)
+        return taken
 
     for _ in range(ATTEMPTS):
         try:
@@ -144,12 +174,14 @@ async def _take(
     row_id: str,
     visit: Visit | None,
     terms: Terms,
+    find: Find,
+    may_decide: bool,
 ) -> Accepted | Turned | _Duplicate:
     if incoming.channel_type not in registry.channels.names:
         installed = ", ".join(registry.channels.names)
         raise RefusedError(f"channel_type: there is no channel {incoming.channel_type!r} here; installed: {installed}")
     if visit is None:
-        passed = Passed(await _route(conn, incoming), may_answer=True)
+        passed = Passed(await find(conn, incoming), may_answer=may_decide)
     else:
         place = (incoming.channel_type, incoming.platform_id)
         known = await heard_before(conn, *place, incoming.message_id) if incoming.message_id is not None else None
@@ -159,7 +191,14 @@ async def _take(
         if isinstance(received, Handled):
             done = received.done
             wakes = [(session, provider or settings.default_provider) for session, provider in done.wakes]
-            return Accepted(message_id=row_id, handled=received.what, wakes=wakes, deliveries=done.deliveries)
+            return Accepted(
+                message_id=row_id,
+                handled=received.what,
+                wakes=wakes,
+                deliveries=done.deliveries,
+                stopped=done.stopped,
+                events=done.events,
+            )
         if isinstance(received, Turned):
             return received
         passed = received
@@ -205,7 +244,7 @@ async def _store(
         "thread_id": incoming.thread_id,
         "platform_message_id": incoming.message_id,
         "sender_id": incoming.sender_id,
-        "content": incoming.stored_content() if visit is None else _from_outside(incoming, passed.raw),
+        "content": _content(incoming, passed.raw),
         **dates,
     }
     if passed.raw is not None:
@@ -282,9 +321,9 @@ async def _check_new(conn: AsyncConnection, incoming: Incoming, row_id: str) -> 
         raise RefusedError(f"the id {row_id!r} is that of a task which is here already: send it under another")
 
 
-def _from_outside(incoming: Incoming, raw: str | None) -> dict[str, Any]:
-    """What makes a text a command to a program is for us to say, not for a platform."""
-    content = {key: value for key, value in incoming.stored_content().items() if key != "raw"}
+def _content(incoming: Incoming, raw: str | None) -> dict[str, Any]:
+    """`raw`: as the reception lets a command through to a program."""
+    content = incoming.stored_content()
     return content if raw is None else content | {"text": raw, "raw": True}
 
 
@@ -307,7 +346,7 @@ async def _answer(conn: AsyncConnection, incoming: Incoming, admission: Admissio
     return question, answered.deliveries
 
 
-async def _route(conn: AsyncConnection, incoming: Incoming) -> switchboard.Found:
+async def find_inside(conn: AsyncConnection, incoming: Incoming) -> switchboard.Found:
     """For those inside, who are told what there is."""
     found = await switchboard.find(conn, incoming)
     if found.route is not None:

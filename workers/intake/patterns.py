@@ -3,9 +3,12 @@ and a search cannot be stopped: so one that could take long is not taken."""
 
 import re
 from functools import lru_cache
-from re import _constants as ops  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from importlib import import_module
 from typing import Any, Final
+
+# Python's own, but not for everybody: the type checker may know them or not.
+ops: Any = import_module("re._constants")
+parser: Any = import_module("re._parser")
 
 MAX_PATTERN: Final = 500
 MAX_SEARCHED: Final = 500  # characters of a text

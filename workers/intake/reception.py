@@ -82,13 +82,13 @@ async def receive(
         if standing < NEEDED[command.act]:
             denial = commands.denial(command, found.agent.folder, standing)
             return await _handled(conn, visit, "command", Done(denial))
-        done = await commands.perform(conn, registry, command, found.route, found.agent, provider)
+        done = await commands.perform(conn, registry, command, found.route, found.agent, provider, visit.user_id)
         if done is not None:
             return await _handled(conn, visit, "command", done)
         raw = command.text
     if standing < NEEDED[Act.TALK] and found.policy != "public":
         return await _stranger(conn, visit, found)
-    return Passed(found, may_answer=standing >= NEEDED[Act.ANSWER], raw=raw)
+    return Passed(found, may_answer=visit.may_decide and standing >= NEEDED[Act.ANSWER], raw=raw)
 
 
 async def command_of(
@@ -134,8 +134,15 @@ async def _redeem(conn: AsyncConnection, visit: Visit, written: Sequence[str]) -
 
 async def _answer_card(conn: AsyncConnection, visit: Visit, user_id: str) -> Handled | None:
     incoming = visit.incoming
-    place = {"channel_type": incoming.channel_type, "platform_id": incoming.platform_id}
-    done = await answer_by_text(conn, **place, thread_id=incoming.thread_id, user_id=user_id, text=incoming.words)
+    done = await answer_by_text(
+        conn,
+        channel_type=incoming.channel_type,
+        platform_id=incoming.platform_id,
+        thread_id=incoming.thread_id,
+        user_id=user_id,
+        text=incoming.words,
+        may_decide=visit.may_decide,
+    )
     return None if done is None else await _handled(conn, visit, "answer", done)
 
 

@@ -22,4 +22,7 @@ async def record_rejection(db: Database, task_id: str, source: str, reason: str,
 
 def row_id_of(task_id: str) -> str:
     """A Celery task's id as a row's. Other clients make ids of any length; the same one gives the same row."""
-    return task_id if len(task_id) <= 36 and task_id.isprintable() else str(uuid.uuid5(uuid.NAMESPACE_OID, task_id))
+    if len(task_id) <= 36 and task_id.isprintable():
+        return task_id
+    encodable = task_id.encode(errors="backslashreplace").decode()
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, encodable))

@@ -15,13 +15,14 @@ from workers.intake.incoming import Incoming
 class Visit:
     """A message from outside and how it came. `trusted`: it is from a service of the operator's own. `key`: the same
     for every copy of the message. `deciders`: by agent, those who can be reached to decide about a stranger, where that
-    was found out."""
+    was found out. `may_decide` False: what they came in with is good for talking, and for no answers or decisions."""
 
     incoming: Incoming
     is_direct: bool
     trusted: bool
     key: str
     deciders: Mapping[str, Sequence[Approver]] = field(default_factory=dict)
+    may_decide: bool = True
 
     @property
     def typed(self) -> str:

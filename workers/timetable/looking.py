@@ -8,7 +8,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, storable
 from models.series import find_series, terms_of
-from models.task_lookup import Scope, find_tasks, live_tasks, past_tasks, rows_named, runs_of_series
+from models.spending import Mine
+from models.task_lookup import (
+    Scope,
+    find_series_end,
+    find_tasks,
+    live_tasks,
+    past_tasks,
+    rows_named,
+    runs_of_series,
+    tasks_page,
+)
 from models.tasks import FINISHED, database_now, series_of, waits
 from workers.refusals import RefusedError
 from workers.timetable.dates import date_after, nominal
@@ -20,6 +30,19 @@ MIN_HANDLE: Final = 4  # characters
 async def list_tasks(conn: AsyncConnection, scope: Scope, limit: int = 500) -> list[Task]:
     """Each task once, the next first."""
     return await _tasks_at(conn, await live_tasks(conn, scope, limit))
+
+
+async def page_of_tasks(
+    conn: AsyncConnection, mine: Mine, limit: int, after: str | None = None, agent_group_id: str | None = None
+) -> list[Task]:
+    """Each task once, by id; `after`: the last id that was seen."""
+    return await _tasks_at(conn, await tasks_page(conn, mine, limit, after, agent_group_id))
+
+
+async def task_by_id(conn: AsyncConnection, task_id: str) -> Task | None:
+    """By its whole id; also one that is over."""
+    found = await find_series_end(conn, task_id)
+    return (await _tasks_at(conn, [found]))[0] if found is not None else None
 
 
 async def find_task(conn: AsyncConnection, scope: Scope, handle: str) -> Task:

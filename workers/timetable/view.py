@@ -6,6 +6,8 @@ from typing import Any
 
 from models.lookup import short
 from models.series import Terms
+from scheduler.recurrence import RecurrenceError, next_after
+from scheduler.words import next_dates
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,21 @@ class Task:
     def gave_up(self) -> bool:
         """Whether the fleet has paused it, because it failed too often."""
         return self.status == "paused" and 0 < self.terms.pause_after <= self.failures
+
+    def next_run(self, at: datetime) -> datetime | None:
+        """When it runs next. One that is paused goes on with a date to come, however long it has rested."""
+        date = self.scheduled
+        if self.status != "paused" or not self.goes_on or self.recurrence is None or date is None or date > at:
+            return date
+        try:
+            return next_after(self.recurrence, at, self.timezone)
+        except RecurrenceError:
+            return date
+
+    def next_runs(self, at: datetime) -> list[datetime]:
+        """The next five, if each is on time."""
+        first = self.next_run(at)
+        return next_dates(self.recurrence, first, self.timezone, at) if first is not None else []
 
     @property
     def is_over(self) -> bool:

@@ -8,8 +8,9 @@ from adapters.errors import AdapterError
 from adapters.policy import DEFAULT_COMMANDS, Policy, PolicyError, parse_policy
 from adapters.redaction import Redactor
 from adapters.registry import Registry
-from gateway.cli import group_settings
-from gateway.cli.group_settings import Changes, GroupSettings, GroupSettingsError, parse_policy_file
+from gateway.cli.group_settings import parse_policy_file
+from workers.operations import group_settings
+from workers.operations.group_settings import Changes, GroupSettings, GroupSettingsError
 
 
 @pytest.mark.spec("T5", "T6")

@@ -4,19 +4,25 @@ import io
 from datetime import UTC, datetime
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
 from adapters.errors import ErrorClass
 from adapters.events import (
     AnyEvent,
+    ApprovalRequested,
+    DeliveryChanged,
     Envelope,
     Failed,
+    FilesTouched,
+    Message,
     MessagesJoined,
     QuestionAsked,
     Result,
     TextDelta,
     Thinking,
     ToolCall,
+    ToolProgress,
     ToolResult,
     TurnEnded,
     TurnStarted,
@@ -63,6 +69,11 @@ def test_no_event_breaks_it(name: str) -> None:
             "rate limited, again in 12 s\n",
         ),
         (TurnEnded(status="waiting", error="the line is dead", retry_in=5.0), "■ the line is dead; again in 5 s\n"),
+        (TurnEnded(status="cancelled", error="cancelled by Eve"), "■ cancelled by Eve\n"),
+        (
+            ApprovalRequested(id="approval-12345678", category="tool", summary="demo wants [x]", risk="low"),
+            "! demo wants [x]\n  /approve or /deny 12345678\n",
+        ),
         (TurnEnded(status="parked"), "⏸ waiting for you (type the answer, or an option's number)\n"),
         (TurnEnded(status="parked", error_class=ErrorClass.BUDGET, error="all is spent"), "⏸ all is spent\n"),
         (TurnEnded(status="handed_over", error="x is down: going on with y"), "■ x is down: going on with y\n"),
@@ -81,6 +92,31 @@ def test_a_tool_is_marked_when_it_is_done() -> None:
     call, result = ToolCall(id="1", name="clock", preview="UTC"), ToolResult(id="1", name="clock", ok=True)
     assert Screen().show(call, result) == "⚙ clock UTC … ✓\n"
     assert Screen().show(call) == "⚙ clock UTC … \n"
+
+
+def test_a_tools_line_is_one_row_of_a_terminal() -> None:
+    call = ToolCall(id="1", name="write_file", preview="path=tide.txt, content=The tide\ncomes in, the tide goes out")
+    shown = Screen(terminal=True).show(call, ToolResult(id="1", name="write_file", ok=True))
+    assert shown == "⚙ write_file path=tide.tx… … ✓\n"
+    assert cell_len(shown.rstrip()) <= 40
+    assert "goes out … ✓" in Screen().show(call, ToolResult(id="1", name="write_file", ok=True))
+
+
+def test_the_time_a_tool_takes_stands_in_one_place() -> None:
+    call, done = ToolCall(id="1", name="clock"), ToolResult(id="1", name="clock", ok=True)
+    ticks = [ToolProgress(id="1", name="clock", elapsed=seconds) for seconds in (5.0, 10.0)]
+    assert Screen(terminal=True).show(call, *ticks, done) == "⚙ clock … 5 s … \b\b\b\b\b\b10 s … ✓\n"
+    assert Screen().show(call, *ticks, done) == "⚙ clock … 5 s … 10 s … ✓\n"
+
+
+def test_what_happens_meanwhile_stands_after_the_line_that_is_being_written() -> None:
+    files = FilesTouched(paths=("tide.txt",))
+    sent = DeliveryChanged(message=2, status="delivered", channel="local", files=("page.txt",))
+    call, result = ToolCall(id="1", name="send_file"), ToolResult(id="1", name="send_file", ok=True)
+    assert Screen().show(call, files, result) == "⚙ send_file … ✓\n✎ tide.txt\n"
+    text = (TextDelta(text="Here "), sent, TextDelta(text="it is."), Message(text="Here it is."), DONE)
+    assert Screen().show(*text) == "│ Here it is.\n✉ page.txt\n"
+    assert Screen().show(files) == "✎ tide.txt\n"
 
 
 def test_tools_that_run_side_by_side_have_lines_of_their_own() -> None:

@@ -6,14 +6,14 @@ import pytest
 
 from adapters.errors import AdapterError
 from adapters.registry import Registry
-from gateway.cli.group_settings import (
+from gateway.cli.group_settings import described, parse_budget, parse_options
+from workers.operations.group_settings import (
+    HIDDEN,
     Changes,
     GroupSettings,
     GroupSettingsError,
     OptionValue,
-    described,
-    parse_budget,
-    parse_options,
+    without_secrets,
 )
 
 pytestmark = pytest.mark.spec("G4", "P20", "P21")
@@ -71,7 +71,7 @@ def test_default_goes_back_to_the_fleets() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        (Changes(name=" "), "--name is empty"),
+        (Changes(name=" "), "the name is empty"),
         (Changes(provider="gpt"), "there is no provider 'gpt' here; installed: acp, anthropic"),
         (Changes(fallbacks=("gpt",)), "there is no provider 'gpt' here"),
         (Changes(fallbacks=("openai", "openai")), "fallback 'openai' names a provider twice"),
@@ -81,6 +81,7 @@ def test_default_goes_back_to_the_fleets() -> None:
         (Changes(provider="openai", model="default"), "fallback 'openai' is the agent's own provider"),
         (Changes(provider="scripted"), "take one away with --option max_tokens="),
         (Changes(options={"max_tokens": OptionValue("many")}), "max_tokens: 'many'"),
+        (Changes(options={"api_key": OptionValue(HIDDEN)}), "is only what is shown instead of its value"),
     ],
 )
 def test_what_cannot_work_is_refused(changes: Changes, reason: str) -> None:
@@ -145,3 +146,16 @@ def test_the_words_for_it_hide_what_may_be_secret() -> None:
     assert words["options"] == "api_key=(set), n=1, script=(2 lines)"
     assert (words["fallbacks"], words["budget"]) == ("none", "none")
     assert dict(described(BEFORE, "x", None))["budget"] == "$5.00 a day, $1.00 a day for each person"
+
+
+def test_what_is_shown_of_settings_has_no_secrets_in_it() -> None:
+    config = {
+        "max_tokens": 5,
+        "headers": [{"X-Api-Key": "hunter2"}],
+        "db_password": {"a": 1},
+        "url": "sk-ant-" + "a1" * 30,
+    }
+    shown = without_secrets(config)
+    assert shown["max_tokens"] == 5
+    assert (shown["headers"], shown["db_password"]) == ([{"X-Api-Key": HIDDEN}], HIDDEN)
+    assert "a1a1" not in shown["url"]

@@ -88,7 +88,7 @@ def test_every_event_has_a_line_or_is_silent_on_purpose(name: str) -> None:
         ),
         (MessagesJoined(messages=(3, 4)), "+ message 3, 4\n"),
         (TurnEnded(status="failed", error="no key", error_class=ErrorClass.AUTH), "■ failed: no key\n"),
-        (TurnEnded(status="cancelled"), "■ cancelled: \n"),
+        (TurnEnded(status="cancelled"), "■ cancelled\n"),
         (ToolCall(id="1", name="clock", preview="timezone=UTC"), "⚙ clock timezone=UTC\n"),
         (EVENTS["tool_result"], "  ✗ clock\n"),
         (EVENTS["files_touched"], "✎ a.txt, b c.txt\n"),
@@ -176,3 +176,12 @@ def test_control_characters_and_markup_do_not_reach_the_terminal(event: AnyEvent
     shown = Screen().show(event).close()
     assert [char for char in shown if char < " " and char != "\n"] == []
     assert "[bold]bracketed[/bold]\\" in shown
+
+
+@pytest.mark.spec("G4")
+def test_a_reader_of_many_sees_whose_it_is() -> None:
+    file = io.StringIO()
+    printer = EventPrinter(Console(file=file, width=40, color_system=None, force_terminal=True), prefix=True)
+    text = "a sentence that is broken between words"
+    printer.show(Envelope(session="session-12345678", at=datetime.now(UTC), event=Message(text=text)), "demo")
+    assert file.getvalue() == "12345678 demo │ a sentence that is \nbroken between words\n"

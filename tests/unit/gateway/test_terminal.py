@@ -116,3 +116,38 @@ async def test_a_terminal_that_goes_away_ends_the_chat(screen: Screen, tmp_path:
 def test_a_broken_history_is_no_history(screen: Screen, tmp_path: Path) -> None:
     (tmp_path / "history").write_text('"fine"\n{')
     assert screen.terminal(tmp_path / "history")._editor.history == []
+
+
+async def test_an_agent_at_work_may_hold_whoever_interrupts(screen: Screen, tmp_path: Path) -> None:
+    asked: list[str] = []
+
+    def stay() -> bool:
+        asked.append("once")
+        return len(asked) == 1
+
+    terminal = screen.terminal(tmp_path / "history")
+    with terminal.opened(stay):
+        terminal._interrupted()
+        assert terminal.lines.empty()
+        terminal._interrupted()
+        assert terminal.lines.get_nowait() is None
+
+
+async def test_a_terminal_that_becomes_narrow_is_tidied_up(
+    screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = screen.terminal(tmp_path / "history")
+    with terminal.opened():
+        screen.press("x" * 50)
+        await screen.sees("x" * 50)
+        monkeypatch.setenv("COLUMNS", "20")
+        terminal._resized()
+        # The terminal had made three rows of it, and the cursor is in the last.
+        assert "\r\x1b[2A\x1b[J" in await screen.sees("x" * 16)
+
+
+async def test_no_colour_is_no_colour(screen: Screen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    with screen.terminal(tmp_path / "history").opened():
+        assert "\x1b[1;36m" not in await screen.sees("› ")

@@ -37,5 +37,14 @@ def test_what_stands_on_the_line_already_counts() -> None:
 @given(st.lists(st.text("ab 日\n", max_size=12), max_size=12))
 def test_no_word_is_lost_and_no_line_too_long(pieces: list[str]) -> None:
     shown = wrapped(pieces)
-    assert shown.split() == "".join(pieces).split()
+    assert "".join(shown.split()) == "".join("".join(pieces).split())
     assert all(cell_len(line) <= 10 or " " not in line.strip() for line in shown.split("\n"))
+
+
+def test_a_text_without_spaces_does_not_wait_for_one() -> None:
+    wrapper = Wrapper(10)
+    assert wrapper.feed("潮が満ちる。") == "潮が満ちる"
+    assert wrapper.feed("潮が引く") == "\n。潮が引"
+    address = Wrapper(10)
+    assert address.feed("see https://harbour.example/") == "see\nhttps://harbour.example/"
+    assert address.feed("tides now ") + address.flush() == "tides\nnow"

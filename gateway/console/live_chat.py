@@ -1,0 +1,120 @@
+"""A direct chat as it goes on, for one browser, in the words of `live`: lines under their ids, and text being written.
+
+Lines come from rows, all of the last ones whenever one has changed: a browser that was away has them with the first
+look, and none twice. Only what is new or has changed is rendered."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any, Final
+
+import structlog
+from fastapi.sse import ServerSentEvent
+
+from adapters.events import TextDelta, TurnEnded, TurnStarted
+from gateway.console.chat_lines import Chat, Line, read_chat
+from gateway.console.templates import environment
+from gateway.console.visitors import Guest
+from gateway.http.api.streams import CHECK_SECONDS, RETRY_MS, Allowed
+from gateway.http.news import News
+from models.database import Database
+from models.errors import StoreError
+
+log = structlog.get_logger()
+
+TURN: Final = "chat"  # the one list of a chat's page
+_REST_SECONDS: Final = 0.2  # between two looks: while an agent writes, events come by the dozen
+_OF_WEB: Final = b'"channel":"web"'
+_BEHIND: Final = 500
+
+
+class LiveChat:
+    def __init__(self, db: Database, news: News, guest: Guest) -> None:
+        self._db = db
+        self._news = news
+        self._guest = guest
+        self._macros: Any = environment().get_template("chat_lines.html").make_module({"guest": guest})
+        self._queue: asyncio.Queue[ServerSentEvent | None] = asyncio.Queue(_BEHIND)
+        self._shown: dict[str, Line] = {}
+        self._work = ""
+        self._readers: dict[str, asyncio.Task[None]] = {}
+        self._settles = False
+        self._ready = False
+
+    async def events(self, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[ServerSentEvent]:
+        yield ServerSentEvent(retry=RETRY_MS)
+        looking = asyncio.create_task(self._look_again_and_again(Allowed(still)))
+        try:
+            while (event := await self._queue.get()) is not None:
+                yield event
+                # A full queue has no room for the end, and readers would fill it for ever.
+                if looking.done():
+                    break
+            await looking
+        finally:
+            tasks = [looking, *self._readers.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _look_again_and_again(self, allowed: Allowed) -> None:
+        try:
+            with self._news.ear(words=_OF_WEB) as ear:
+                while not ear.closed and await allowed.still():
+                    chat = await self._db.read(lambda conn: read_chat(conn, self._guest.name))
+                    ear.sessions = {row.id for row in chat.sessions}
+                    for session_id in ear.sessions - self._readers.keys():
+                        self._readers[session_id] = asyncio.create_task(self._hear(session_id))
+                    for event in await self._changes(chat):
+                        await self._queue.put(event)
+                    await self._say_ready()
+                    await asyncio.sleep(_REST_SECONDS)
+                    await ear.wait()
+        except StoreError as error:
+            log.warning("console.store_away", error=str(error))
+        finally:
+            with contextlib.suppress(asyncio.QueueFull):
+                self._queue.put_nowait(None)
+
+    async def _say_ready(self) -> None:
+        """Once: who is about to say something waits for it, because pieces of text are not kept."""
+        if not self._ready:
+            self._ready = True
+            await self._queue.put(ServerSentEvent(event="ready", data={}))
+
+    async def _changes(self, chat: Chat) -> list[ServerSentEvent]:
+        lines = {line.key: line for line in chat.lines}
+        order = list(lines)
+        following = dict(zip(order, [*order[1:], None], strict=True)) if order else {}
+        # The last first: what another stands before must be there.
+        changed = [lines[key] for key in reversed(order) if self._shown.get(key) != lines[key]]
+        # Beside the loop: at the first look this is all of them, and an agent may have written anything.
+        html = await asyncio.to_thread(self._write, changed)
+        entries = [
+            {"key": line.key, "html": part, "before": following[line.key]}
+            for line, part in zip(changed, html, strict=True)
+        ]
+        said = any(line.key.startswith("out") and line.key not in self._shown for line in changed)
+        work = str(self._macros.working(chat.sessions))
+        sent = []
+        if entries or self._settles:
+            patch = {"turn": TURN, "entries": entries, "settles": said or self._settles}
+            sent.append(ServerSentEvent(event="patch", data=patch))
+        if self._work != work:
+            sent.append(ServerSentEvent(event="part", data={"id": "working", "html": work}))
+        self._shown, self._work = lines, work
+        self._settles = False
+        return sent
+
+    def _write(self, lines: Sequence[Line]) -> list[str]:
+        return [str(self._macros.line(line)) for line in lines]
+
+    async def _hear(self, session_id: str) -> None:
+        async with self._news.listen(session_id) as reader:
+            while not reader.closed:
+                item = await reader.next(CHECK_SECONDS)
+                if item is not None and isinstance(item.event, TextDelta):
+                    event = ServerSentEvent(event="delta", data={"turn": TURN, "text": item.event.text})
+                    await self._queue.put(event)
+                elif item is not None and isinstance(item.event, TurnStarted | TurnEnded):
+                    self._settles = True  # what was written is an answer now, or void

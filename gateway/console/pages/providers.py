@@ -1,0 +1,39 @@
+"""What AI backends there are, how they are, and what is missing. Asking all of them takes seconds, since some are
+programs that must be started: the page comes at once, and what they say follows."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Response
+
+from adapters.contracts import Capabilities
+from gateway.cli.provider_words import capability_words
+from gateway.console.desk import Console
+from gateway.console.visitors import Guest
+from gateway.provider_states import Seen
+from workers.bells import agent_queue
+
+
+def providers_pages(console: Console) -> APIRouter:
+    router = APIRouter()
+    lookout = console.lookout
+    words: dict[str, Any] = {"can": _can, "agent_queue": agent_queue}
+
+    @router.get("/providers")
+    async def show_providers(guest: Annotated[Guest, console.needs("read", "all")]) -> Response:
+        return console.show(guest, "providers.html", names=console.house.registry.providers.names)
+
+    @router.get("/providers/list")
+    async def list_providers(guest: Annotated[Guest, console.needs("read", "all")], again: bool = False) -> Response:
+        seen = await lookout.look(again=again)
+        return console.show(guest, "providers_list.html", seen=sorted(seen, key=_order), at=lookout.at, **words)
+
+    return router
+
+
+def _can(capabilities: Capabilities) -> list[str]:
+    return capability_words(capabilities).split(", ")
+
+
+def _order(one: Seen) -> tuple[bool, int, str]:
+    """The default one first, then those that could be used."""
+    return not one.is_default, ("ok", "warning", "problem", "absent", "refused").index(one.state), one.name

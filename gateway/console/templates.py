@@ -1,0 +1,29 @@
+"""The console's templates. Whatever is put into one is escaped; only `markdown` and the charts make markup."""
+
+from functools import cache
+from typing import Any, Final
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gateway.console.charts import CHARTS
+from gateway.console.navigation import SECTIONS, shown_to
+from gateway.console.static_files import address_of
+from gateway.console.words import FILTERS
+
+_GLOBALS: Final[dict[str, Any]] = {"static": address_of, "sections": SECTIONS, **CHARTS}
+
+
+@cache
+def environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("gateway.console"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters.update(FILTERS)
+    made.globals.update(_GLOBALS)
+    made.tests["shown_to"] = shown_to
+    return made

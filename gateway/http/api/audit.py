@@ -1,0 +1,43 @@
+"""`/v1/audit`: who did what, through whichever door."""
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from gateway.http.api.forms import After, Limit, Page, page
+from gateway.http.callers import Caller, Doorkeeper
+from models.audit import list_audit
+from models.base import AnyRow
+from workers.house import House
+
+
+class AuditLine(BaseModel):
+    id: str
+    at: datetime
+    who: str = Field(description="a user, or `cli` for whoever sits at the command line")
+    act: str = Field(description="`dead.retry`: what kind of thing, and what was done to it")
+    agent: str | None
+    target: str
+    detail: dict[str, Any]
+
+
+def audit_routes(house: House, door: Doorkeeper) -> APIRouter:
+    router = APIRouter(tags=["audit"])
+
+    @router.get("/audit")
+    async def read_audit(
+        caller: Annotated[Caller, door.needs("admin")], limit: Limit = 50, after: After = None
+    ) -> Page[AuditLine]:
+        """What operators did, the latest first. For owners and global admins."""
+        await door.see_fleet(caller)
+        rows = await house.db.read(lambda conn: list_audit(conn, limit + 1, after))
+        return page(rows, limit, _line, lambda row: row.id)
+
+    return router
+
+
+def _line(row: AnyRow) -> AuditLine:
+    facts = {name: getattr(row, name) for name in AuditLine.model_fields if name != "agent"}
+    return AuditLine(agent=row.folder, **facts)

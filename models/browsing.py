@@ -1,0 +1,249 @@
+"""Looking through what there is, page by page: sessions, their messages, turns and steps, and what went wrong.
+
+Pages go on after a point and not after a count, so that what comes in meanwhile moves nothing. Whose rows may be seen
+is for the caller to say: `mine` narrows to the agents of somebody's reach."""
+
+import base64
+import binascii
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, Literal
+
+from sqlalchemy import ColumnElement, Float, Select, and_, cast, func, or_, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import InstrumentedAttribute
+
+from models.base import AnyRow, now
+from models.conversation import Usage
+from models.fleet import Rejected
+from models.groups import AgentGroup, MessagingGroup, is_ours
+from models.inbox import MessageIn
+from models.outbox import MessageOut
+from models.sessions import Session
+from models.spending import Mine
+from models.turns import Step, Turn
+
+State = Literal["working", "worker lost", "resting", "waiting", "idle", "closed"]
+_MOST_MICROS: Final = 253_402_300_799_000_000  # the end of the year 9999
+# Written out, as in the indexes that hold only these.
+_OPEN: Final = text("messages_in.status IN ('pending', 'processing')")
+_DEAD: Final = text("messages_in.status = 'failed'")
+_UNDELIVERED: Final = text("messages_out.status IN ('failed', 'unknown')")
+
+
+@dataclass(frozen=True)
+class Point:
+    """Where a page ended: a moment, and the row among those of that moment."""
+
+    at: datetime
+    row_id: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Point | None":
+        """None: that is not one of ours."""
+        try:
+            plain = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
+        except (binascii.Error, ValueError):
+            return None
+        stamp, _, row_id = plain.partition("_")
+        if not (stamp.isascii() and stamp.isdigit() and row_id and "\x00" not in row_id and len(row_id) <= 36):
+            return None
+        if len(stamp) > 18 or int(stamp) > _MOST_MICROS:
+            return None
+        # Not by way of a float, which would lose the microseconds.
+        seconds, micros = divmod(int(stamp), 1_000_000)
+        return cls(datetime.fromtimestamp(seconds, UTC).replace(microsecond=micros), row_id)
+
+    def __str__(self) -> str:
+        stamp = int(self.at.timestamp()) * 1_000_000 + self.at.microsecond
+        # Ids may be a producer's own, of any letters: they do not fit into an address as they are.
+        return base64.urlsafe_b64encode(f"{stamp}_{self.row_id}".encode()).decode().rstrip("=")
+
+
+def _before(
+    at: InstrumentedAttribute[datetime], row_id: InstrumentedAttribute[str], point: Point | None
+) -> list[ColumnElement[bool]]:
+    """What follows a point in a list with the latest first. In these words an index on the moment is used."""
+    if point is None:
+        return []
+    return [and_(at <= point.at, or_(at < point.at, row_id < point.row_id))]
+
+
+def _sessions() -> Select[Any]:
+    own = select(func.count()).where(MessageIn.session_id == Session.id)
+    pending, dead = own.where(_OPEN, MessageIn.wakes).scalar_subquery(), own.where(_DEAD).scalar_subquery()
+    return (
+        select(
+            Session.__table__,
+            AgentGroup.folder,
+            AgentGroup.provider.label("group_provider"),
+            AgentGroup.model.label("group_model"),
+            MessagingGroup.channel_type,
+            MessagingGroup.platform_id,
+            pending.label("pending"),
+            dead.label("dead"),
+            now().label("at"),
+        )
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+        .outerjoin(MessagingGroup, MessagingGroup.id == Session.messaging_group_id)
+        .where(~AgentGroup.folder.startswith("."))  # the fleet's own never run
+    )
+
+
+async def sessions_page(
+    conn: AsyncConnection,
+    mine: Mine,
+    limit: int,
+    after: Point | None = None,
+    *,
+    agent: str | None = None,
+    status: str | None = None,
+    search: str | None = None,
+) -> list[AnyRow]:
+    """The most recently active first; one that is spoken to meanwhile moves to the front. `at`: the database's time.
+    `search`: what stands in the name of the agent, the place or the thread, or ends the id."""
+    narrow = [AgentGroup.folder == agent] if agent is not None else []
+    narrow += [Session.status == status] if status is not None else []
+    narrow += [_named(search)] if search else []
+    query = _sessions().where(mine(Session.agent_group_id), *narrow, *_before(Session.last_active, Session.id, after))
+    query = query.order_by(Session.last_active.desc(), Session.id.desc()).limit(limit)
+    return list((await conn.execute(query)).all())
+
+
+def _named(search: str) -> ColumnElement[bool]:
+    named = (AgentGroup.folder, AgentGroup.name, MessagingGroup.channel_type, MessagingGroup.platform_id)
+    inside = [column.icontains(search, autoescape=True) for column in (*named, Session.thread_id)]
+    return or_(*inside, Session.id.endswith(search.lower(), autoescape=True))
+
+
+async def find_shown_session(conn: AsyncConnection, session_id: str) -> AnyRow | None:
+    """As in `sessions_page`."""
+    found: AnyRow | None = (await conn.execute(_sessions().where(Session.id == session_id))).one_or_none()
+    return found
+
+
+def state_of(row: AnyRow) -> State:
+    """How a session of these queries stands, by the database's clock."""
+    if row.status == "closed":
+        return "closed"
+    if row.lease_expires_at is not None:
+        return "working" if row.lease_expires_at >= row.at else "worker lost"
+    if row.resume_after is not None and row.resume_after > row.at:
+        return "resting"
+    return "waiting" if row.pending else "idle"
+
+
+async def messages_page(
+    conn: AsyncConnection, session_id: str, limit: int, after: int = 0
+) -> list[tuple[Literal["in", "out"], AnyRow]]:
+    """Both directions in their order, from a number on."""
+    heard = select(MessageIn.__table__).where(MessageIn.session_id == session_id, MessageIn.seq > after)
+    said = select(MessageOut.__table__).where(MessageOut.session_id == session_id, MessageOut.seq > after)
+    found: list[tuple[Literal["in", "out"], AnyRow]] = []
+    found += [("in", row) for row in (await conn.execute(heard.order_by(MessageIn.seq).limit(limit))).all()]
+    found += [("out", row) for row in (await conn.execute(said.order_by(MessageOut.seq).limit(limit))).all()]
+    return sorted(found, key=lambda one: one[1].seq)[:limit]
+
+
+def _turns() -> Select[Any]:
+    return (
+        select(Turn.__table__, Session.agent_group_id, AgentGroup.folder)
+        .join(Session, Session.id == Turn.session_id)
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+    )
+
+
+async def turns_page(conn: AsyncConnection, session_id: str, limit: int, after: int = 0) -> list[AnyRow]:
+    """In their order, from a number on."""
+    query = _turns().where(Turn.session_id == session_id, Turn.number > after).order_by(Turn.number).limit(limit)
+    return list((await conn.execute(query)).all())
+
+
+async def find_turn(conn: AsyncConnection, turn_id: str) -> AnyRow | None:
+    found: AnyRow | None = (await conn.execute(_turns().where(Turn.id == turn_id))).one_or_none()
+    return found
+
+
+async def usage_of_turns(conn: AsyncConnection, turn_ids: Collection[str]) -> dict[str, AnyRow]:
+    """What each has used, by its id; nothing for one that has called no model. `cost_usd` is None without a price."""
+    if not turn_ids:
+        return {}
+    query = (
+        select(
+            Usage.turn_id,
+            func.count().label("calls"),
+            func.sum(Usage.input_tokens).label("input_tokens"),
+            func.sum(Usage.output_tokens).label("output_tokens"),
+            func.sum(Usage.cache_read_tokens).label("cache_read_tokens"),
+            func.sum(Usage.cache_write_tokens).label("cache_write_tokens"),
+            func.sum(cast(Usage.cost_usd, Float)).label("cost_usd"),
+        )
+        .where(Usage.turn_id.in_(turn_ids))
+        .group_by(Usage.turn_id)
+    )
+    return {row.turn_id: row for row in (await conn.execute(query)).all()}
+
+
+async def steps_page(conn: AsyncConnection, turn_id: str, limit: int, after: int = 0) -> list[AnyRow]:
+    query = select(Step.__table__).where(Step.turn_id == turn_id, Step.number > after).order_by(Step.number)
+    return list((await conn.execute(query.limit(limit))).all())
+
+
+def _messages() -> Select[Any]:
+    # By the session's agent: it is the one that has the message, whoever it was sent to first.
+    return (
+        select(MessageIn.__table__, Session.agent_group_id.label("owner_id"), AgentGroup.folder)
+        .join(Session, Session.id == MessageIn.session_id)
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+    )
+
+
+async def find_message(conn: AsyncConnection, message_id: str) -> AnyRow | None:
+    """With its agent: `owner_id` and `folder`."""
+    found: AnyRow | None = (await conn.execute(_messages().where(MessageIn.id == message_id))).one_or_none()
+    return None if found is None or is_ours(found.folder) else found
+
+
+async def dead_page(
+    conn: AsyncConnection,
+    mine: Mine,
+    limit: int,
+    after: Point | None = None,
+    *,
+    agent: str | None = None,
+) -> list[AnyRow]:
+    """Dead letters, the latest first, as `find_message` gives them."""
+    narrow = [AgentGroup.folder == agent] if agent is not None else []
+    earlier = _before(MessageIn.status_changed_at, MessageIn.id, after)
+    query = _messages().where(_DEAD, mine(Session.agent_group_id), *narrow, *earlier)
+    query = query.order_by(MessageIn.status_changed_at.desc(), MessageIn.id.desc()).limit(limit)
+    return list((await conn.execute(query)).all())
+
+
+def _undelivered() -> Select[Any]:
+    return (
+        select(MessageOut.__table__, Session.agent_group_id.label("owner_id"), AgentGroup.folder)
+        .join(Session, Session.id == MessageOut.session_id)
+        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
+        .where(_UNDELIVERED)
+    )
+
+
+async def undelivered_page(conn: AsyncConnection, mine: Mine, limit: int, after: Point | None = None) -> list[AnyRow]:
+    """Replies that nobody will send again by itself, the latest first; also what the fleet itself says."""
+    query = _undelivered().where(mine(Session.agent_group_id), *_before(MessageOut.created_at, MessageOut.id, after))
+    query = query.order_by(MessageOut.created_at.desc(), MessageOut.id.desc()).limit(limit)
+    return list((await conn.execute(query)).all())
+
+
+async def find_undelivered_one(conn: AsyncConnection, message_id: str) -> AnyRow | None:
+    found: AnyRow | None = (await conn.execute(_undelivered().where(MessageOut.id == message_id))).one_or_none()
+    return found
+
+
+async def rejected_page(conn: AsyncConnection, limit: int, after: Point | None = None) -> list[AnyRow]:
+    """Input that was refused, the latest first."""
+    query = select(Rejected.__table__).where(*_before(Rejected.created_at, Rejected.id, after))
+    query = query.order_by(Rejected.created_at.desc(), Rejected.id.desc()).limit(limit)
+    return list((await conn.execute(query)).all())

@@ -1,0 +1,151 @@
+"""`longshore tail` and `send`: whose events are shown, in what form, through what it goes on, and how it ends."""
+
+import asyncio
+import json
+import signal
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+import redis
+
+from gateway.cli import messages
+from models.errors import DatabaseDownError
+from tests.integration.conftest import MakeFleet
+from tests.support.servers import Valkey
+
+pytestmark = pytest.mark.spec("G4", "G2")
+
+BIN = Path(sys.executable).parent
+SCRIPT = '- play:\n    - answer: "You said: {texts}"\n'
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Valkey]:
+    server = Valkey(tmp_path / "valkey")
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def redis_url(broker: Valkey) -> str:
+    """One of our own, to be killed."""
+    return broker.url
+
+
+@pytest.mark.parametrize("database_kind", ["postgresql"])  # SQLite has no connections to lose
+async def test_it_goes_on_when_services_restart_and_ends_when_interrupted(
+    make_fleet: MakeFleet, broker: Valkey, database_url: str, tmp_path: Path
+) -> None:
+    fleet = await make_fleet()
+    for folder in ("demo", "other"):
+        await fleet.add_group(folder, SCRIPT)
+    watching = await asyncio.create_subprocess_exec(
+        "longshore",
+        "tail",
+        "--agent",
+        "demo",
+        "--json",
+        env=_env(database_url, broker, tmp_path),
+        cwd=tmp_path,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    assert watching.stdout is not None
+    try:
+        with redis.Redis(port=broker.port) as client:
+            async with asyncio.timeout(30):
+                while client.pubsub_numsub("events:all") != [(b"events:all", 1)]:
+                    await asyncio.sleep(0.05)
+        shown: list[dict[str, object]] = []
+        for text in ("before", "\x9b31mafter"):
+            mine, _ = await fleet.send(text), await fleet.send(text, agent_group="other")
+            await fleet.settle_down()
+            while not shown or shown[-1]["event"]["type"] != "turn_ended":  # type: ignore[index]
+                line = await asyncio.wait_for(watching.stdout.readline(), 30)
+                assert line.decode().strip().isprintable()
+                shown.append(json.loads(line))
+            assert {item["session"] for item in shown} == {mine.session_id}
+            assert f"You said: {text}" in [item["event"].get("text") for item in shown]  # type: ignore[attr-defined]
+            shown.clear()
+            broker.stop(signal.SIGKILL)
+            _end_connections(database_url)
+            broker.start()
+        watching.send_signal(signal.SIGINT)
+        _, wrong = await asyncio.wait_for(watching.communicate(), 30)
+    finally:
+        if watching.returncode is None:
+            watching.kill()
+            await watching.wait()
+    assert (watching.returncode, wrong.decode()) == (130, "")
+
+
+def _env(database_url: str, broker: Valkey, folder: Path) -> dict[str, str]:
+    return {
+        "PATH": f"{BIN}:/usr/bin:/bin",
+        "LANG": "C.UTF-8",
+        "COLUMNS": "200",
+        "DATABASE_URL": database_url,
+        "REDIS_URL": broker.url,
+        "DEFAULT_PROVIDER": "scripted",
+        "LONGSHORE_HOME": str(folder / "home"),
+    }
+
+
+def _end_connections(url: str) -> None:
+    query = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s"
+    with psycopg.connect(url, autocommit=True) as conn:
+        conn.execute(query, (conn.info.backend_pid,))
+
+
+async def test_a_database_that_was_away_for_long_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(messages, "AGAIN_SECONDS", 0)
+
+    class Follower:
+        tries = 0
+
+        async def events(self) -> AsyncIterator[str]:
+            self.tries += 1
+            yield f"event {self.tries}"
+            raise DatabaseDownError("the database does not answer")
+
+    seen: list[object] = []
+    async for item in messages._without_end(Follower()):  # type: ignore[arg-type]
+        seen.append(item)
+        if len(seen) == 3:
+            break
+    assert seen == ["event 1", "event 2", "event 3"]
+    assert capsys.readouterr().err.count("the database does not answer: watching goes on") == 2
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+async def test_whoever_stops_waiting_is_told_that_the_message_stays(
+    make_fleet: MakeFleet, broker: Valkey, database_url: str, tmp_path: Path
+) -> None:
+    fleet = await make_fleet()
+    await fleet.add_group("demo", SCRIPT)
+    sending = await asyncio.create_subprocess_exec(
+        "longshore",
+        "send",
+        "demo",
+        "hello",
+        env=_env(database_url, broker, tmp_path),
+        cwd=tmp_path,
+        stdout=PIPE,
+        stderr=PIPE,
+    )
+    assert sending.stderr is not None
+    waits = await asyncio.wait_for(sending.stderr.readuntil(b"it is answered as soon as one starts"), 30)
+    assert b"no worker listens" in waits
+    sending.send_signal(signal.SIGINT)
+    _, told = await asyncio.wait_for(sending.communicate(), 30)
+    assert sending.returncode == 130
+    [session] = await fleet.sessions()
+    assert f"it is answered all the same: longshore tail {session.id[-8:]}" in told.decode()
+    assert [row.status for row in await fleet.inbox()] == ["pending"]
