@@ -83,7 +83,7 @@ class TurnView:
             case TurnStarted() as started:
                 return self._start(key, item.at, started)
             case MessagesJoined(messages=numbers):
-                return [self.put(Received(f"in{number}", item.at, number, joined=True)) for number in numbers]
+                return [self._join(number, item.at) for number in numbers]
             case Thinking(text=text):
                 return [self._think(key, item.at, text)]
             case Message(text=text):
@@ -137,6 +137,13 @@ class TurnView:
             text = words.format(ended.error or _HANDED_OVER)
             changed.append(self.put(Note(key, at, mark, text, tone, self.due if ended.status == "waiting" else None)))
         return changed
+
+    def _join(self, number: int, at: datetime) -> Entry:
+        """Its row may have been seen before its event."""
+        entry = self.put(Received(f"in{number}", at, number))
+        if isinstance(entry, Received):
+            entry.joined = True
+        return entry
 
     def _think(self, key: str, at: datetime, text: str) -> Entry:
         """Thoughts come in pieces, and no event says when one is whole: what comes next does."""

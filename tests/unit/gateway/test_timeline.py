@@ -211,3 +211,11 @@ def test_messages_that_joined_are_marked() -> None:
         (1, False),
         (2, True),
     ]
+
+
+def test_a_message_whose_row_is_seen_before_its_event_is_marked_all_the_same() -> None:
+    view = view_of(started())
+    asked: Any = SimpleNamespace(seq=2, turn_id=TURN, created_at=at(2), content={"text": "and?"})
+    join(view, rows(received=[asked]))
+    changed = view.feed(Envelope(session="s", turn=TURN, seq=9, at=at(3), event=MessagesJoined(messages=(2,))))
+    assert [(entry.number, entry.joined) for entry in changed if isinstance(entry, Received)] == [(2, True)]
