@@ -8,8 +8,8 @@ from typing import Any, Final
 from fastapi import APIRouter, Depends, FastAPI
 from fastapi.responses import RedirectResponse
 
-from gateway.console.desk import Console
-from gateway.console.mishaps import explain_mishaps
+from gateway.console.console import Console
+from gateway.console.error_pages import explain_errors
 from gateway.console.pages.audit import audit_pages
 from gateway.console.pages.chat import chat_pages
 from gateway.console.pages.dead import dead_pages
@@ -62,7 +62,7 @@ def _make_console(console: Console) -> FastAPI:
     closed: dict[str, Any] = {"openapi_url": None, "docs_url": None, "redoc_url": None, "redirect_slashes": False}
     app = FastAPI(dependencies=[Depends(from_our_pages(console.house.settings.public_url))], **closed)
     app.add_middleware(Shield)
-    explain_mishaps(app, console)
+    explain_errors(app, console)
     app.include_router(static_routes())
     for pages in PAGES:
         app.include_router(pages(console))

@@ -16,7 +16,7 @@ from redis.exceptions import RedisError
 from sqlalchemy import text
 
 from gateway.console.app import open_console
-from gateway.console.desk import Console
+from gateway.console.console import Console
 from gateway.console.visitors import Visitors
 from gateway.http.api import api_routes
 from gateway.http.api.streams import Streams

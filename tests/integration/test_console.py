@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.registry import Drivers
 from gateway.console.app import PAGES
-from gateway.console.desk import Console
+from gateway.console.console import Console
 from gateway.console.security import COOKIE, CSRF_FIELD
 from gateway.console.static_files import address_of, static_files
 from gateway.console.visitors import Visitors

@@ -4,7 +4,7 @@ from typing import Annotated, Final
 
 from fastapi import APIRouter, Query, Response
 
-from gateway.console.desk import Console
+from gateway.console.console import Console
 from gateway.console.visitors import Guest
 from models.audit import list_audit
 

@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.channel_port import ButtonPress, InboundMessage, Received
 from adapters.markup.plain import to_plain
-from gateway.console.chat_lines import read_chat
-from gateway.console.desk import Console, Notice
-from gateway.console.live_chat import LiveChat
+from gateway.console.chat.lines import read_chat
+from gateway.console.chat.live import LiveChat
+from gateway.console.console import Console, Notice
 from gateway.console.security import COOKIE
 from gateway.console.visitors import Guest
 from gateway.http.api.forms import RowId

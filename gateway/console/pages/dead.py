@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Form, HTTPException, Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.choices import choices, chosen
-from gateway.console.desk import Console, Notice
+from gateway.console.console import Console, Notice
+from gateway.console.forms.choices import choices, chosen
 from gateway.console.visitors import Guest
 from gateway.http.api.forms import RowId, read_point
 from gateway.http.api.messages import MessageId

@@ -8,8 +8,8 @@ from fastapi import Path as InPath
 
 from adapters.errors import AdapterError
 from gateway.cli.group_settings import budget_words
-from gateway.console.desk import Console, Notice
-from gateway.console.group_forms import FIELDS, GroupForm, field_of
+from gateway.console.console import Console, Notice
+from gateway.console.forms.groups import FIELDS, GroupForm, field_of
 from gateway.console.visitors import Guest
 from gateway.http.belongings import agent_of
 from models.base import AnyRow

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.desk import Console
+from gateway.console.console import Console
 from gateway.console.visitors import Guest
 from gateway.queue_states import Lists, QueueState, queue_states
 from models.base import AnyRow

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.desk import Console
+from gateway.console.console import Console
 from gateway.console.visitors import Guest
 from models.base import AnyRow, now
 from models.people import standings

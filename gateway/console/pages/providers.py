@@ -7,7 +7,7 @@ from fastapi import APIRouter, Response
 
 from adapters.contracts import Capabilities
 from gateway.cli.provider_words import capability_words
-from gateway.console.desk import Console
+from gateway.console.console import Console
 from gateway.console.visitors import Guest
 from gateway.provider_states import Seen
 from workers.bells import agent_queue

@@ -8,9 +8,9 @@ from fastapi import APIRouter, Form, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.choices import chosen
-from gateway.console.desk import Console
-from gateway.console.diffs import Piece, difference
+from gateway.console.console import Console
+from gateway.console.forms.choices import chosen
+from gateway.console.rendering.diffs import Piece, difference
 from gateway.console.visitors import Guest
 from gateway.http.api.forms import RowId
 from gateway.http.belongings import session_of

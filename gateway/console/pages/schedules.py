@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.desk import Console, Notice
+from gateway.console.console import Console, Notice
 from gateway.console.visitors import Guest
 from gateway.http.api.forms import RowId
 from gateway.http.belongings import task_of

@@ -1,6 +1,6 @@
 """One session: how it stands, its timeline as it goes on, a box to say something, and what operators do with it.
 
-What is shown first is made of rows, and works without script; `live` adds to it. What is done here is done by
+What is shown first is made of rows, and works without script; `timeline.live` adds to it. What is done here is done by
 `workers.operations`, like everywhere."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -12,12 +12,12 @@ from fastapi.responses import JSONResponse, RedirectResponse
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.choices import choices
-from gateway.console.desk import Console, Notice
-from gateway.console.history import History, read_history
-from gateway.console.live import live_timeline
-from gateway.console.pen import Pen, state_in_words
+from gateway.console.console import Console, Notice
+from gateway.console.forms.choices import choices
 from gateway.console.security import COOKIE
+from gateway.console.timeline.history import History, read_history
+from gateway.console.timeline.live import live_timeline
+from gateway.console.timeline.pen import Pen, state_in_words
 from gateway.console.visitors import Guest
 from gateway.http.api.forms import RowId
 from gateway.http.belongings import session_of

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.desk import Console
+from gateway.console.console import Console
 from gateway.console.visitors import Guest
 from gateway.http.api.forms import read_point
 from models.base import AnyRow, storable

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from gateway.console.desk import Console
+from gateway.console.console import Console
 from gateway.console.security import forget, keep_signed_in
 from gateway.console.visitors import Guest, theme_of
 from models.sign_ins import find_link, new_secret, sign_in, sign_out, use_link

@@ -5,8 +5,8 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import APIRouter, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.charts import Column, columns_of
-from gateway.console.desk import Console
+from gateway.console.console import Console
+from gateway.console.rendering.charts import Column, columns_of
 from gateway.console.visitors import Guest
 from models.spending import budget_states, start_of_day, usage_by, usage_in_total
 

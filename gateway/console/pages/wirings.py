@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from adapters.errors import AdapterError
-from gateway.console.desk import Console, Notice
+from gateway.console.console import Console, Notice
+from gateway.console.forms.wirings import CHOICES, FIELDS, WiringForm, field_of, rules_in_words
 from gateway.console.visitors import Guest
-from gateway.console.wiring_forms import CHOICES, FIELDS, WiringForm, field_of, rules_in_words
 from gateway.http.api.forms import RowId
 from gateway.http.api.wirings import NONE
 from gateway.http.belongings import agent_of, wiring_of

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from gateway.console.charts import COLOURS, berths, columns_of, hours, meter
+from gateway.console.rendering.charts import COLOURS, berths, columns_of, hours, meter
 
 HOSTILE = '"><script>alert(1)</script>'
 

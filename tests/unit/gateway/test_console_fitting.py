@@ -4,11 +4,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.console.chat_lines import CHARACTERS, LINES, SHORT, Line, shorten
-from gateway.console.chat_lines import LONG as LONG_LINE
-from gateway.console.entries import Call, Said
-from gateway.console.fitting import LONG, ONE_TURN, PAGE, fit, size_of
-from gateway.console.timeline import TurnView
+from gateway.console.chat.lines import CHARACTERS, LINES, SHORT, Line, shorten
+from gateway.console.chat.lines import LONG as LONG_LINE
+from gateway.console.timeline.entries import Call, Said
+from gateway.console.timeline.fitting import LONG, ONE_TURN, PAGE, fit, size_of
+from gateway.console.timeline.turn_view import TurnView
 
 pytestmark = pytest.mark.spec("G3")
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from gateway.console import markdown as markdown_module
-from gateway.console.markdown import MAX_CHARACTERS, MAX_LINES, MAX_SIGNS, markdown
+from gateway.console.rendering import markdown as markdown_module
+from gateway.console.rendering.markdown import MAX_CHARACTERS, MAX_LINES, MAX_SIGNS, markdown
 
 # What may be in a tag at all; a browser does nothing by any of it but follow a link that somebody clicks.
 HARMLESS = re.compile(

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from gateway.console import diffs
-from gateway.console.chat_lines import Line
-from gateway.console.diffs import MAX_STEPS, difference, steps
-from gateway.console.entries import Asked, Attempt, Call, Entry, Note, Received, Said, Sent, Thought
-from gateway.console.pen import Pen
-from gateway.console.templates import environment
-from gateway.console.texts import brief, marked, spoken
-from gateway.console.timeline import TurnView
+from gateway.console.chat.lines import Line
+from gateway.console.rendering import diffs
+from gateway.console.rendering.diffs import MAX_STEPS, difference, steps
+from gateway.console.rendering.templates import environment
+from gateway.console.rendering.texts import brief, marked, spoken
+from gateway.console.timeline.entries import Asked, Attempt, Call, Entry, Note, Received, Said, Sent, Thought
+from gateway.console.timeline.pen import Pen
+from gateway.console.timeline.turn_view import TurnView
 from gateway.console.visitors import Guest
 from models.sign_ins import Visitor
 from models.tokens import SCOPES

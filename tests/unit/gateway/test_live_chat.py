@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from fastapi.sse import ServerSentEvent
 
-from gateway.console import live_chat
-from gateway.console.chat_lines import Chat, Line
-from gateway.console.live_chat import LiveChat
+from gateway.console.chat import live as live_chat
+from gateway.console.chat.lines import Chat, Line
+from gateway.console.chat.live import LiveChat
 from gateway.console.visitors import Guest
 from models.sign_ins import Visitor
 from workers.access import Reach

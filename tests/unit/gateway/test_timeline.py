@@ -20,9 +20,9 @@ from adapters.events import (
     TurnStarted,
     UsageReport,
 )
-from gateway.console.entries import Asked, Attempt, Call, Entry, Note, Received, Said, Sent, Thought
-from gateway.console.joining import join, turns_of
-from gateway.console.timeline import TurnView
+from gateway.console.timeline.entries import Asked, Attempt, Call, Entry, Note, Received, Said, Sent, Thought
+from gateway.console.timeline.joining import join, turns_of
+from gateway.console.timeline.turn_view import TurnView
 from models.timeline import Rows
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

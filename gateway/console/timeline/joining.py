@@ -7,8 +7,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from adapters.events import Envelope
-from gateway.console.entries import Asked, Call, Entry, Received, Sent
-from gateway.console.timeline import TurnView
+from gateway.console.timeline.entries import Asked, Call, Entry, Received, Sent
+from gateway.console.timeline.turn_view import TurnView
 from models.base import AnyRow
 from models.timeline import Rows
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.console.entries import Asked, Entry, Note, Received, Said, Sent, Thought
-from gateway.console.timeline import TurnView
+from gateway.console.timeline.entries import Asked, Entry, Note, Received, Said, Sent, Thought
+from gateway.console.timeline.turn_view import TurnView
 
 LONG: Final = 20_000  # characters of one entry, as the templates cut it
 _FRAME: Final = 100  # what every entry has around its text

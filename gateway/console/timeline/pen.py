@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from gateway.console.entries import Entry
-from gateway.console.templates import environment
-from gateway.console.timeline import TurnView
+from gateway.console.rendering.templates import environment
+from gateway.console.timeline.entries import Entry
+from gateway.console.timeline.turn_view import TurnView
 from gateway.console.visitors import Guest
 from models.base import AnyRow
 from models.browsing import state_of

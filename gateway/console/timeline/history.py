@@ -5,9 +5,9 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.fitting import ONE_TURN, PAGE, fit
-from gateway.console.joining import turns_of
-from gateway.console.timeline import TurnView
+from gateway.console.timeline.fitting import ONE_TURN, PAGE, fit
+from gateway.console.timeline.joining import turns_of
+from gateway.console.timeline.turn_view import TurnView
 from models.base import AnyRow
 from models.timeline import (
     events_of_turns,

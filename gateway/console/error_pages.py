@@ -14,10 +14,10 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from starlette.exceptions import HTTPException
 
-from gateway.console.desk import IN_PLACE, Console, Notice
+from gateway.console.console import IN_PLACE, Console, Notice
+from gateway.console.rendering.words import sentence
 from gateway.console.security import SAFE_METHODS
 from gateway.console.visitors import Guest, SignedOutError, theme_of
-from gateway.console.words import sentence
 from models.errors import StoreError
 from workers.refusals import RefusedError
 
@@ -28,7 +28,7 @@ _STORE_AWAY: Final = "the database does not answer, and nothing was stored: try 
 _NOT_FORESEEN: Final = "something went wrong here, and was written down"
 
 
-def explain_mishaps(app: FastAPI, console: Console) -> None:
+def explain_errors(app: FastAPI, console: Console) -> None:
     def told(request: Request, status: int, text: str, headers: dict[str, str] | None = None) -> Response:
         guest: Guest | None = getattr(request.state, "guest", None)
         title = HTTPStatus(status).phrase
@@ -38,7 +38,7 @@ def explain_mishaps(app: FastAPI, console: Console) -> None:
             notice = Notice(sentence(text), bad=True)
         theme = theme_of(request)
         return console.show(
-            guest, "mishap.html", notice=notice, status=status, headers=kept, title=title, text=text, theme=theme
+            guest, "error.html", notice=notice, status=status, headers=kept, title=title, text=text, theme=theme
         )
 
     async def signed_out(request: Request, _error: Exception) -> Response:

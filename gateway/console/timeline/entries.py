@@ -1,5 +1,5 @@
 """What a timeline consists of: the entries of a turn, each with the key that is its element's id in the page. Plain
-data; `timeline` makes them of events, `templates/timeline.html` shows them."""
+data; `turn_view` makes them of events, `templates/timeline.html` shows them."""
 
 from dataclasses import dataclass
 from datetime import datetime

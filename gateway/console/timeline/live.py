@@ -28,10 +28,10 @@ from adapters.events import (
     TurnStarted,
     UsageReport,
 )
-from gateway.console.entries import Asked, Call, Entry, Sent
-from gateway.console.joining import join
-from gateway.console.pen import Pen
-from gateway.console.timeline import TurnView
+from gateway.console.timeline.entries import Asked, Call, Entry, Sent
+from gateway.console.timeline.joining import join
+from gateway.console.timeline.pen import Pen
+from gateway.console.timeline.turn_view import TurnView
 from gateway.http.api.streams import RETRY_MS, Allowed
 from gateway.http.news import News, Reader
 from models.browsing import find_shown_session

@@ -1,4 +1,5 @@
-"""A direct chat as it goes on, for one browser, in the words of `live`: lines under their ids, and text being written.
+"""A direct chat as it goes on, for one browser, in the words of `timeline.live`: lines under their ids, and text that
+is being written.
 
 Lines come from rows, all of the last ones whenever one has changed: a browser that was away has them with the first
 look, and none twice. Only what is new or has changed is rendered."""
@@ -12,8 +13,8 @@ import structlog
 from fastapi.sse import ServerSentEvent
 
 from adapters.events import TextDelta, TurnEnded, TurnStarted
-from gateway.console.chat_lines import Chat, Line, read_chat
-from gateway.console.templates import environment
+from gateway.console.chat.lines import Chat, Line, read_chat
+from gateway.console.rendering.templates import environment
 from gateway.console.visitors import Guest
 from gateway.http.api.streams import CHECK_SECONDS, RETRY_MS, Allowed
 from gateway.http.news import News

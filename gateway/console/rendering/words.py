@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from gateway.cli.figures import money, span, tokens
-from gateway.console.markdown import markdown
-from gateway.console.texts import brief, marked, spoken
+from gateway.console.rendering.markdown import markdown
+from gateway.console.rendering.texts import brief, marked, spoken
 from models.lookup import short
 
 # How good or bad a state is, for its colour; what is not named here is quiet.

@@ -5,10 +5,10 @@ from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from gateway.console.charts import CHARTS
 from gateway.console.navigation import SECTIONS, shown_to
+from gateway.console.rendering.charts import CHARTS
+from gateway.console.rendering.words import FILTERS
 from gateway.console.static_files import address_of
-from gateway.console.words import FILTERS
 
 _GLOBALS: Final[dict[str, Any]] = {"static": address_of, "sections": SECTIONS, **CHARTS}
 

@@ -26,7 +26,7 @@ from adapters.events import (
     TurnStarted,
     UsageReport,
 )
-from gateway.console.entries import Asked, Attempt, Call, Entry, Note, Received, Said, Sent, Thought, Tone
+from gateway.console.timeline.entries import Asked, Attempt, Call, Entry, Note, Received, Said, Sent, Thought, Tone
 
 _ENDS: Final[dict[str, tuple[str, str, Tone]]] = {
     "failed": ("✗", "given up: {}", "bad"),

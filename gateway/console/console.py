@@ -8,7 +8,7 @@ from typing import Any, Final
 import redis.asyncio
 from fastapi.responses import HTMLResponse
 
-from gateway.console.templates import environment
+from gateway.console.rendering.templates import environment
 from gateway.console.visitors import Guest, Sight, Visitors
 from gateway.http.api.streams import Streams
 from gateway.http.news import News

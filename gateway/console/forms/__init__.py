@@ -1,0 +1,1 @@
+"""What is typed into the forms of the console, and what is made of it."""

@@ -1,0 +1,1 @@
+"""How the console shows things: templates and their filters, texts from outside, Markdown, charts, differences."""
