@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
-from gateway.cli.figures import ago, until
+from gateway.figures import ago, until
 from models.lookup import find_sessions, list_sessions, messages_of_session, short, turns_of_session
 from models.sessions import find_session
 

@@ -28,7 +28,7 @@ from adapters.events import (
     UsageReport,
 )
 from gateway.cli.desk import shown, visible
-from gateway.cli.figures import spent
+from gateway.figures import spent
 from models.lookup import short
 
 _THOUGHT = "[dim italic]…"

@@ -9,7 +9,6 @@ import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import BY, Desk, agent_id, err, fail, find_agent, out, print_json, run, shown
-from gateway.cli.group_settings import NONE
 from gateway.cli.listening import listeners, warn_of_provider
 from gateway.cli.task_making import add
 from gateway.cli.task_options import (
@@ -39,6 +38,7 @@ from workers import timetable
 from workers.bells import agent_queue
 from workers.house import ring_for
 from workers.operations import tasks as operations
+from workers.operations.group_settings import NONE
 from workers.refusals import RefusedError
 from workers.timetable import EVERYTHING, MIN_HANDLE, Changes, Scope, Task
 

@@ -8,7 +8,7 @@ from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import Desk, agent_id, fail, out, print_json, run, shown
-from gateway.cli.figures import bar, money
+from gateway.figures import bar, money
 from models.lookup import short
 from models.spending import (
     DIMENSIONS,

@@ -1,5 +1,6 @@
-"""Money, token counts and spans of time as people read them."""
+"""Money, token counts and spans of time as people read them, at the command line and in the console."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 _SMALLEST_USD = 0.0001
@@ -13,6 +14,16 @@ def money(usd: float | None) -> str:
     if 0 < usd < _SMALLEST_USD:
         return f"<${_SMALLEST_USD:.4f}"
     return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:,.2f}"
+
+
+def budget_words(budget: Mapping[str, float]) -> str:
+    """Empty without a budget."""
+    parts = []
+    if usd := budget.get("daily_usd"):
+        parts.append(f"{money(usd)} a day")
+    if usd := budget.get("user_daily_usd"):
+        parts.append(f"{money(usd)} a day for each person")
+    return ", ".join(parts)
 
 
 def tokens(count: int) -> str:
