@@ -5,17 +5,15 @@ is for the caller to say: `mine` narrows to the agents of somebody's reach."""
 
 import base64
 import binascii
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Float, Select, and_, cast, func, or_, select, text
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import InstrumentedAttribute
 
 from models.base import AnyRow, now
-from models.conversation import Usage
 from models.fleet import Rejected
 from models.groups import AgentGroup, MessagingGroup, is_ours
 from models.inbox import MessageIn
@@ -163,26 +161,6 @@ async def turns_page(conn: AsyncConnection, session_id: str, limit: int, after: 
 async def find_turn(conn: AsyncConnection, turn_id: str) -> AnyRow | None:
     found: AnyRow | None = (await conn.execute(_turns().where(Turn.id == turn_id))).one_or_none()
     return found
-
-
-async def usage_of_turns(conn: AsyncConnection, turn_ids: Collection[str]) -> dict[str, AnyRow]:
-    """What each has used, by its id; nothing for one that has called no model. `cost_usd` is None without a price."""
-    if not turn_ids:
-        return {}
-    query = (
-        select(
-            Usage.turn_id,
-            func.count().label("calls"),
-            func.sum(Usage.input_tokens).label("input_tokens"),
-            func.sum(Usage.output_tokens).label("output_tokens"),
-            func.sum(Usage.cache_read_tokens).label("cache_read_tokens"),
-            func.sum(Usage.cache_write_tokens).label("cache_write_tokens"),
-            func.sum(cast(Usage.cost_usd, Float)).label("cost_usd"),
-        )
-        .where(Usage.turn_id.in_(turn_ids))
-        .group_by(Usage.turn_id)
-    )
-    return {row.turn_id: row for row in (await conn.execute(query)).all()}
 
 
 async def steps_page(conn: AsyncConnection, turn_id: str, limit: int, after: int = 0) -> list[AnyRow]:

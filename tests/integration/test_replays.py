@@ -72,7 +72,7 @@ async def test_a_session_is_replayed_on_another_provider_and_compared(fleet: Fle
         assert [one["text"] for one in pair.original.messages] == [one["text"] for one in pair.replayed.messages]
         assert [one["text"] for one in pair.original.answers] == [one["text"] for one in pair.replayed.answers]
         for side in (pair.original, pair.replayed):
-            assert side.input_tokens > 0
+            assert side.read_tokens > 0
             assert side.output_tokens > 0
             assert side.seconds is not None
     assert [[(tool.name, tool.ok) for tool in pair.replayed.tools] for pair in pairs] == [[], [("clock", True)]]
