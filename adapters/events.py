@@ -123,6 +123,9 @@ class Result(_Event):
 
 
 class UsageReport(_Event):
+    """What one model call took. `input_tokens` were read anew; those that came from a cache, or were put into one, are
+    counted beside them and not among them, whatever the vendor's own counts mean."""
+
     type: Literal["usage"] = "usage"
     model: str | None = None
     input_tokens: Tokens = 0
@@ -130,6 +133,11 @@ class UsageReport(_Event):
     cache_read_tokens: Tokens = 0
     cache_write_tokens: Tokens = 0
     cost_usd: float | None = Field(None, ge=0, lt=10**6, allow_inf_nan=False)
+
+    @property
+    def read_tokens(self) -> int:
+        """All that the model was given; people are shown this."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
 
 class Stderr(_Event):

@@ -21,7 +21,7 @@ from models.errors import StoreError
 from models.fleet import living_processes
 from models.groups import AgentGroup
 from models.listeners import all_listeners
-from models.lookup import counts
+from models.overview import counts
 from models.web_chats import WEB
 from workers.bells import agent_queue
 from workers.events import redis_client

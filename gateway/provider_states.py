@@ -6,7 +6,7 @@ What other people's code says of itself may quote what it was given: secrets are
 import asyncio
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from typing import Final, Literal
 
@@ -14,7 +14,7 @@ import redis.asyncio
 from redis.exceptions import RedisError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.contracts import Detection, Manifest
+from adapters.contracts import Capabilities, Detection, Manifest
 from adapters.errors import AdapterError
 from adapters.packages.trust import Origin
 from adapters.redaction import process_redactor
@@ -29,6 +29,19 @@ from workers.house import House
 LIMITS_SECONDS: Final = 3.0
 DETECT_SECONDS: Final = 20.0
 KEEP_SECONDS: Final = 15.0
+_CAPABILITIES: Final = {
+    "streaming": "streams",
+    "tools": "tools",
+    "resume": "resumes",
+    "push": "follow-ups",
+    "images": "images",
+    "pdfs": "PDFs",
+    "mcp": "MCP",
+    "approvals": "approvals",
+    "replays_steps": "replays",
+    "plain_texts": "plain texts",
+}
+_EDITS: Final = {"diff": "diffs", "file_events": "file events"}
 
 
 @dataclass(frozen=True)
@@ -161,3 +174,9 @@ async def _limits(client: redis.asyncio.Redis) -> list[BucketState]:
 
 def _clean(text: str) -> str:
     return process_redactor().text(text)
+
+
+def capability_words(capabilities: Capabilities) -> list[str]:
+    words = [_CAPABILITIES[part.name] for part in fields(capabilities) if getattr(capabilities, part.name) is True]
+    words += [_EDITS[capabilities.structured_edits]] if capabilities.structured_edits in _EDITS else []
+    return words or ["nothing special"]

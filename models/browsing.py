@@ -5,17 +5,15 @@ is for the caller to say: `mine` narrows to the agents of somebody's reach."""
 
 import base64
 import binascii
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Float, Select, and_, cast, func, or_, select, text
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import InstrumentedAttribute
 
 from models.base import AnyRow, now
-from models.conversation import Usage
 from models.fleet import Rejected
 from models.groups import AgentGroup, MessagingGroup, is_ours
 from models.inbox import MessageIn
@@ -135,9 +133,9 @@ def state_of(row: AnyRow) -> State:
 
 
 async def messages_page(
-    conn: AsyncConnection, session_id: str, limit: int, after: int = 0
+    conn: AsyncConnection, session_id: str, limit: int | None, after: int = 0
 ) -> list[tuple[Literal["in", "out"], AnyRow]]:
-    """Both directions in their order, from a number on."""
+    """Both directions in their order, from a number on; None: to the end."""
     heard = select(MessageIn.__table__).where(MessageIn.session_id == session_id, MessageIn.seq > after)
     said = select(MessageOut.__table__).where(MessageOut.session_id == session_id, MessageOut.seq > after)
     found: list[tuple[Literal["in", "out"], AnyRow]] = []
@@ -165,26 +163,6 @@ async def find_turn(conn: AsyncConnection, turn_id: str) -> AnyRow | None:
     return found
 
 
-async def usage_of_turns(conn: AsyncConnection, turn_ids: Collection[str]) -> dict[str, AnyRow]:
-    """What each has used, by its id; nothing for one that has called no model. `cost_usd` is None without a price."""
-    if not turn_ids:
-        return {}
-    query = (
-        select(
-            Usage.turn_id,
-            func.count().label("calls"),
-            func.sum(Usage.input_tokens).label("input_tokens"),
-            func.sum(Usage.output_tokens).label("output_tokens"),
-            func.sum(Usage.cache_read_tokens).label("cache_read_tokens"),
-            func.sum(Usage.cache_write_tokens).label("cache_write_tokens"),
-            func.sum(cast(Usage.cost_usd, Float)).label("cost_usd"),
-        )
-        .where(Usage.turn_id.in_(turn_ids))
-        .group_by(Usage.turn_id)
-    )
-    return {row.turn_id: row for row in (await conn.execute(query)).all()}
-
-
 async def steps_page(conn: AsyncConnection, turn_id: str, limit: int, after: int = 0) -> list[AnyRow]:
     query = select(Step.__table__).where(Step.turn_id == turn_id, Step.number > after).order_by(Step.number)
     return list((await conn.execute(query.limit(limit))).all())
@@ -199,9 +177,18 @@ def _messages() -> Select[Any]:
     )
 
 
+def dead_messages() -> Select[Any]:
+    return _messages().where(_DEAD)
+
+
 async def find_message(conn: AsyncConnection, message_id: str) -> AnyRow | None:
-    """With its agent: `owner_id` and `folder`."""
-    found: AnyRow | None = (await conn.execute(_messages().where(MessageIn.id == message_id))).one_or_none()
+    """With its agent (`owner_id`, `folder`), and its session's provider and state."""
+    query = _messages().add_columns(
+        func.coalesce(Session.provider, AgentGroup.provider).label("own_provider"),
+        Session.status.label("session_status"),
+        Session.replay_of.label("session_replay_of"),
+    )
+    found: AnyRow | None = (await conn.execute(query.where(MessageIn.id == message_id))).one_or_none()
     return None if found is None or is_ours(found.folder) else found
 
 
@@ -213,32 +200,43 @@ async def dead_page(
     *,
     agent: str | None = None,
 ) -> list[AnyRow]:
-    """Dead letters, the latest first, as `find_message` gives them."""
+    """Dead letters with their agents, the latest first."""
     narrow = [AgentGroup.folder == agent] if agent is not None else []
     earlier = _before(MessageIn.status_changed_at, MessageIn.id, after)
-    query = _messages().where(_DEAD, mine(Session.agent_group_id), *narrow, *earlier)
+    query = dead_messages().where(mine(Session.agent_group_id), *narrow, *earlier)
     query = query.order_by(MessageIn.status_changed_at.desc(), MessageIn.id.desc()).limit(limit)
     return list((await conn.execute(query)).all())
 
 
-def _undelivered() -> Select[Any]:
+def _answers() -> Select[Any]:
     return (
         select(MessageOut.__table__, Session.agent_group_id.label("owner_id"), AgentGroup.folder)
         .join(Session, Session.id == MessageOut.session_id)
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
-        .where(_UNDELIVERED)
     )
+
+
+def undelivered_answers() -> Select[Any]:
+    return _answers().where(_UNDELIVERED)
+
+
+async def find_answer(conn: AsyncConnection, message_out_id: str) -> AnyRow | None:
+    """With its agent: `owner_id` and `folder`."""
+    found: AnyRow | None = (await conn.execute(_answers().where(MessageOut.id == message_out_id))).one_or_none()
+    return found
 
 
 async def undelivered_page(conn: AsyncConnection, mine: Mine, limit: int, after: Point | None = None) -> list[AnyRow]:
     """Replies that nobody will send again by itself, the latest first; also what the fleet itself says."""
-    query = _undelivered().where(mine(Session.agent_group_id), *_before(MessageOut.created_at, MessageOut.id, after))
+    query = undelivered_answers().where(
+        mine(Session.agent_group_id), *_before(MessageOut.created_at, MessageOut.id, after)
+    )
     query = query.order_by(MessageOut.created_at.desc(), MessageOut.id.desc()).limit(limit)
     return list((await conn.execute(query)).all())
 
 
 async def find_undelivered_one(conn: AsyncConnection, message_id: str) -> AnyRow | None:
-    found: AnyRow | None = (await conn.execute(_undelivered().where(MessageOut.id == message_id))).one_or_none()
+    found: AnyRow | None = (await conn.execute(undelivered_answers().where(MessageOut.id == message_id))).one_or_none()
     return found
 
 

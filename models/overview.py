@@ -11,7 +11,7 @@ from sqlalchemy import Select, TextClause, case, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, now
-from models.fleet import Process
+from models.fleet import Process, Rejected
 from models.groups import AgentGroup, MessagingGroup
 from models.inbox import MessageIn
 from models.outbox import MessageOut
@@ -205,3 +205,17 @@ def _of_sessions(query: AnySelect, table: Any, mine: Mine, *where: TextClause) -
 
 async def _count(conn: AsyncConnection, query: AnySelect) -> int:
     return int((await conn.execute(query)).scalar_one())
+
+
+async def counts(conn: AsyncConnection) -> dict[str, int]:
+    """Rows that need attention, for a look at the whole."""
+    queries = {
+        "pending": select(func.count()).where(
+            MessageIn.status == "pending", MessageIn.wakes, MessageIn.process_after <= now()
+        ),
+        "dead": select(func.count()).where(MessageIn.status == "failed"),
+        "unsent": select(func.count()).where(MessageOut.status == "pending", MessageOut.deliver_after <= now()),
+        "undelivered": select(func.count()).where(MessageOut.status.in_(["failed", "unknown"])),
+        "rejected": select(func.count()).select_from(Rejected),
+    }
+    return {name: int((await conn.execute(query)).scalar_one()) for name, query in queries.items()}

@@ -9,7 +9,7 @@ from sqlalchemy import Select, and_, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow, new_id
-from models.conversation import Compaction, TranscriptItem, Usage
+from models.conversation import Compaction, TranscriptItem
 from models.inbox import MessageIn
 from models.outbox import MessageOut
 from models.sessions import Session
@@ -105,10 +105,6 @@ async def called_in(conn: AsyncConnection, turns: Sequence[str]) -> dict[str, li
     """The tools each turn called, in order."""
     called = select(Step.__table__).where(and_(Step.turn_id.in_(turns), Step.kind == "tool"))
     return await _by_turn(conn, called.order_by(Step.number))
-
-
-async def used_by(conn: AsyncConnection, turns: Sequence[str]) -> dict[str, list[AnyRow]]:
-    return await _by_turn(conn, select(Usage.__table__).where(Usage.turn_id.in_(turns)).order_by(Usage.id))
 
 
 async def _by_turn(conn: AsyncConnection, query: Select[Any]) -> dict[str, list[AnyRow]]:

@@ -2,7 +2,7 @@
 
 Days are UTC's, and today is the database's, as for the budgets themselves."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Final
@@ -85,6 +85,11 @@ class Spent:
     cost_usd: float | None
     unpriced_calls: int
 
+    @property
+    def read_tokens(self) -> int:
+        """All that models were given: anew, from a cache, and to be put into one."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
 
 @dataclass(frozen=True)
 class BudgetState:
@@ -121,6 +126,12 @@ async def usage_by(
         .limit(limit)
     )
     return [_spent(row, len(columns)) for row in (await conn.execute(query)).all()]
+
+
+async def usage_of_turns(conn: AsyncConnection, turn_ids: Collection[str]) -> dict[str, Spent]:
+    """What each has used, by its id; nothing for one that has called no model."""
+    query = select(Usage.turn_id, *_SUMS).where(Usage.turn_id.in_(turn_ids)).group_by(Usage.turn_id)
+    return {row.turn_id: _spent(row, 1) for row in (await conn.execute(query)).all()} if turn_ids else {}
 
 
 async def usage_in_total(

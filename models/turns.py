@@ -98,6 +98,11 @@ _COMPLETE = (
 )
 
 
+async def turns_of_session(conn: AsyncConnection, session_id: str) -> list[AnyRow]:
+    query = select(Turn.__table__).where(Turn.session_id == session_id).order_by(Turn.number)
+    return list((await conn.execute(query)).all())
+
+
 async def complete_turn(conn: AsyncConnection, turn_id: str) -> None:
     await conn.execute(_COMPLETE, values(turn=turn_id))
 

@@ -89,9 +89,11 @@ async def _agents(conn: "AsyncConnection") -> list[str]:
 
 
 async def _sessions(conn: "AsyncConnection") -> list[str]:
-    from models.lookup import list_sessions, short
+    from models.browsing import sessions_page
+    from models.lookup import short
+    from models.spending import everybodys
 
-    return [short(row.id) for row in await list_sessions(conn, MOST)]
+    return [short(row.id) for row in await sessions_page(conn, everybodys, MOST)]
 
 
 async def _approvals(conn: "AsyncConnection") -> list[str]:

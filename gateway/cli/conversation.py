@@ -28,8 +28,8 @@ from gateway.cli.chat_log import (
 )
 from gateway.cli.chat_printer import ME, ChatPrinter
 from gateway.cli.desk import BY, Desk, shown
-from gateway.cli.figures import until
 from gateway.cli.listening import nobody_listens
+from gateway.figures import until
 from models.base import AnyRow, new_id
 from models.consent import open_question
 from models.lookup import short

@@ -5,9 +5,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.table import Table
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import BY, Desk, data_of, err, fail, out, print_json, run, shown
-from models.lookup import find_dead, find_undelivered, list_dead, list_rejected, short, undelivered
+from models.base import AnyRow
+from models.browsing import dead_page, rejected_page, undelivered_page
+from models.lookup import find_dead, find_undelivered, short
+from models.spending import everybodys
 from workers.failover import check_choice
 from workers.operations import dead as operations
 from workers.refusals import RefusedError
@@ -30,8 +34,7 @@ def listing(
         return
 
     async def command(desk: Desk) -> None:
-        query = list_rejected if rejected else undelivered if undelivered_only else list_dead
-        rows = await desk.db.read(lambda conn: query(conn, limit))
+        rows = await desk.db.read(lambda conn: _listed(conn, limit, rejected, undelivered_only))
         if as_json:
             print_json([data_of(row._mapping) for row in rows])
         elif not rows:
@@ -41,6 +44,12 @@ def listing(
             out.print(_rejected(rows) if rejected else _undelivered(rows) if undelivered_only else _dead(rows))
 
     run(command)
+
+
+async def _listed(conn: AsyncConnection, limit: int, rejected: bool, undelivered: bool) -> list[AnyRow]:
+    if rejected:
+        return await rejected_page(conn, limit)
+    return await (undelivered_page if undelivered else dead_page)(conn, everybodys, limit)
 
 
 @dead.command("show")
@@ -88,7 +97,7 @@ def retry(
 async def _retry_all(desk: Desk, provider: str | None, model: str | None) -> None:
     """One that cannot be tried again does not keep the others."""
     check_choice(desk.registry, provider, model)
-    rows = await desk.db.read(lambda conn: list_dead(conn, 10_000))
+    rows = await desk.db.read(lambda conn: dead_page(conn, everybodys, 10_000))
     refused = 0
     for row in sorted(rows, key=lambda row: (row.session_id, row.seq)):
         try:

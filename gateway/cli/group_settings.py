@@ -2,16 +2,14 @@
 `workers/operations/group_settings.py`."""
 
 import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
 
-from gateway.cli.figures import money
-from workers.operations.group_settings import GroupSettings, GroupSettingsError, OptionValue, without_secrets
+from gateway.figures import budget_words
+from workers.operations.group_settings import NONE, GroupSettings, GroupSettingsError, OptionValue, without_secrets
 
-NONE = "none"
 _SHOWN_CHARACTERS = 60
 
 
@@ -37,19 +35,6 @@ def parse_policy_file(text: str) -> dict[str, Any]:
     return loaded
 
 
-def parse_budget(option: str, given: str | None) -> float | None:
-    """A day's dollars, or None for `none`."""
-    if given is None or given.strip().lower() == NONE:
-        return None
-    try:
-        usd = float(given.strip().removeprefix("$"))
-    except ValueError:
-        raise GroupSettingsError(f"{option} {given!r} is not an amount in US dollars, nor `{NONE}`") from None
-    if not math.isfinite(usd) or usd <= 0:
-        raise GroupSettingsError(f"{option} must be more than 0; `{NONE}` takes the limit away")
-    return usd
-
-
 def described(settings: GroupSettings, default_provider: str, default_model: str | None) -> list[tuple[str, str]]:
     """The settings in words, a line each. Without markup, and without secrets; texts in it are from outside."""
     provider = settings.provider or f"{default_provider} (the default)"
@@ -60,15 +45,6 @@ def described(settings: GroupSettings, default_provider: str, default_model: str
     options, policy = without_secrets(settings.options), without_secrets(settings.policy)
     lines.append(("options", ", ".join(f"{key}={_value_words(options[key])}" for key in sorted(options)) or NONE))
     return [*lines, *(("policy", f"{key}: {_value_words(value)}") for key, value in policy.items())]
-
-
-def budget_words(budget: Mapping[str, float]) -> str:
-    parts = []
-    if usd := budget.get("daily_usd"):
-        parts.append(f"{money(usd)} a day")
-    if usd := budget.get("user_daily_usd"):
-        parts.append(f"{money(usd)} a day for each person")
-    return ", ".join(parts)
 
 
 def _parse_value(option: str, text: str) -> Any:

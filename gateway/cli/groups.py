@@ -8,8 +8,9 @@ import typer
 from rich.table import Table
 
 from gateway.cli.desk import BY, Desk, data_of, fail, find_agent, out, print_json, run, shown
-from gateway.cli.group_settings import budget_words, described, parse_budget, parse_options, parse_policy_file
+from gateway.cli.group_settings import described, parse_options, parse_policy_file
 from gateway.cli.listening import warn_of_provider
+from gateway.figures import budget_words
 from models.base import AnyRow
 from models.groups import agent_groups
 from workers.operations.group_settings import (
@@ -18,6 +19,7 @@ from workers.operations.group_settings import (
     GroupSettings,
     GroupSettingsError,
     OptionValue,
+    parse_budget,
     without_secrets,
 )
 from workers.operations.groups import add_group, check_folder, update_group

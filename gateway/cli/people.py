@@ -9,7 +9,7 @@ from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import BY, Desk, check_name, data_of, fail, out, print_json, run, shown
-from gateway.cli.figures import ago
+from gateway.figures import ago
 from models.people import dms_of, find_user, standings
 from workers.access import MAX_ID
 from workers.operations.people import Role, add_person, invite_person, remove_person

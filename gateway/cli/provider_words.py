@@ -1,33 +1,13 @@
 """What is known of a provider, in words with markup: what it can do, where it comes from, how it is."""
 
-from dataclasses import fields
 from datetime import UTC, datetime
 
-from adapters.contracts import Capabilities, Detection, Manifest
+from adapters.contracts import Detection, Manifest
 from adapters.packages.trust import Origin
 from gateway.cli.desk import shown
-from gateway.cli.figures import span, tokens, until
+from gateway.figures import span, tokens, until
 from gateway.provider_states import Health
 from workers.governor import BucketState
-
-_WORDS = {
-    "streaming": "streams",
-    "tools": "tools",
-    "resume": "resumes",
-    "push": "follow-ups",
-    "images": "images",
-    "pdfs": "PDFs",
-    "mcp": "MCP",
-    "approvals": "approvals",
-    "replays_steps": "replays",
-    "plain_texts": "plain texts",
-}
-
-
-def capability_words(capabilities: Capabilities) -> str:
-    words = [_WORDS[part.name] for part in fields(capabilities) if getattr(capabilities, part.name) is True]
-    edits = {"diff": "diffs", "file_events": "file events"}.get(capabilities.structured_edits)
-    return ", ".join([*words, *([edits] if edits else [])]) or "nothing special"
 
 
 def version_words(manifest: Manifest, detection: Detection, program: str) -> str:

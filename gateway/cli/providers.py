@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 
 from gateway.cli.desk import Desk, out, print_json, run, shown
-from gateway.cli.provider_words import capability_words, health_words, limit_words, origin_words, version_words
-from gateway.provider_states import Seen, look_at_providers
+from gateway.cli.provider_words import health_words, limit_words, origin_words, version_words
+from gateway.provider_states import Seen, capability_words, look_at_providers
 from workers.bells import agent_queue
 from workers.events import redis_client
 
@@ -63,7 +63,7 @@ def _lines(one: Seen) -> list[tuple[str, str]]:
         return [origin, ("error", f"[red]{shown(one.error or 'unknown')}[/red]")]
     version = ("version", shown(version_words(one.manifest, one.detection, one.program)))
     details = shown(one.detection.details or "-")
-    can = ("can", capability_words(one.manifest.capabilities))
+    can = ("can", ", ".join(capability_words(one.manifest.capabilities)))
     if one.state == "absent":
         return [version, origin, ("installed", f"no: {details}"), can]
     if one.missing_key:

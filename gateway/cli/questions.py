@@ -10,7 +10,7 @@ from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
-from gateway.cli.figures import ago, until
+from gateway.figures import ago, until
 from models.base import AnyRow, now
 from models.consent import PendingQuestion
 from models.groups import AgentGroup

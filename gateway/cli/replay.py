@@ -107,7 +107,7 @@ def _tools(side: Side) -> str:
 
 
 def _used(side: Side) -> str:
-    parts = [f"{side.input_tokens:,} in, {side.output_tokens:,} out"]
+    parts = [f"{side.read_tokens:,} in, {side.output_tokens:,} out"]
     parts += [f"${side.cost_usd:.4f}"] if side.cost_usd is not None else []
     parts += [f"{side.seconds:.1f} s"] if side.seconds is not None else []
     return ", ".join(parts)

@@ -1,15 +1,24 @@
 """`longshore sessions`: what goes on, and one session's story."""
 
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
 
 from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
-from gateway.cli.figures import ago, until
-from models.lookup import find_sessions, list_sessions, messages_of_session, short, turns_of_session
+from gateway.figures import ago, until
+from models.base import AnyRow
+from models.browsing import messages_page, sessions_page, state_of
+from models.lookup import find_sessions, short
 from models.sessions import find_session
+from models.spending import everybodys
+from models.turns import turns_of_session
+
+_FACTS: Final = (
+    *("id", "folder", "provider", "channel_type", "platform_id", "thread_id", "status", "activity", "activity_since"),
+    *("lease_expires_at", "resume_after", "message_seq", "turn_seq", "last_active", "replay_of", "delivers"),
+    *("pending", "dead"),
+)
 
 
 def sessions(
@@ -23,9 +32,9 @@ def sessions(
         return
 
     async def command(desk: Desk) -> None:
-        rows = await desk.db.read(lambda conn: list_sessions(conn, limit))
+        rows = await desk.db.read(lambda conn: sessions_page(conn, everybodys, limit))
         if as_json:
-            print_json([data_of(row._mapping) for row in rows])
+            print_json([data_of(_facts(row)) for row in rows])
         elif not rows:
             out.print('no sessions yet. Say something: [bold]longshore send demo "hello"[/bold]')
         else:
@@ -34,12 +43,21 @@ def sessions(
     run(command)
 
 
+def _facts(row: AnyRow) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in _FACTS} | {"provider": _provider(row)}
+
+
+def _provider(row: AnyRow) -> str | None:
+    own: str | None = row.provider or row.group_provider
+    return own
+
+
 def _table(rows: list[Any]) -> Table:
     table = Table(box=None, header_style="dim")
     for name in ("session", "agent", "provider", "where", "state", "messages", "last active"):
         table.add_column(name, no_wrap=name in ("session", "last active"))
     for row in rows:
-        provider, messages = row.provider or "-", str(row.message_seq)
+        provider, messages = _provider(row) or "-", str(row.message_seq)
         cells = (
             short(row.id),
             shown(row.folder),
@@ -60,15 +78,17 @@ def _where(row: Any) -> str:
 
 
 def _state(row: Any) -> str:
-    if row.lease_expires_at is not None and row.lease_expires_at < datetime.now(UTC):
-        return "[red]worker lost[/red]"
-    if row.resume_after is not None and row.resume_after > datetime.now(UTC):
-        return f"[yellow]{shown(row.activity or 'rests')}[/yellow] [dim]{until(row.resume_after)}[/dim]"
-    if row.activity and row.lease_expires_at is not None:
-        return f"[green]{shown(row.activity)}[/green] [dim]{ago(row.activity_since)}[/dim]"
-    if row.pending:
-        return f"[yellow]{row.pending} waiting[/yellow]"
-    return f"[red]{row.dead} dead[/red]" if row.dead else row.status if row.status != "active" else "idle"
+    match state_of(row):
+        case "working":
+            return f"[green]{shown(row.activity or 'working')}[/green] [dim]{ago(row.activity_since)}[/dim]"
+        case "worker lost":
+            return "[red]worker lost[/red]"
+        case "resting":
+            return f"[yellow]{shown(row.activity or 'rests')}[/yellow] [dim]{until(row.resume_after)}[/dim]"
+        case "waiting":
+            return f"[yellow]{row.pending} waiting[/yellow]"
+        case quiet:  # idle or closed
+            return f"[red]{row.dead} dead[/red]" if row.dead else quiet
 
 
 async def one_session(desk: Desk, fragment: str) -> str:
@@ -81,7 +101,7 @@ async def one_session(desk: Desk, fragment: str) -> str:
 
 async def _show(desk: Desk, fragment: str, as_json: bool) -> None:
     session_id = await one_session(desk, fragment)
-    messages = await desk.db.read(lambda conn: messages_of_session(conn, session_id))
+    messages = await desk.db.read(lambda conn: messages_page(conn, session_id, None))
     turns = await desk.db.read(lambda conn: turns_of_session(conn, session_id))
     session = await desk.db.read(lambda conn: find_session(conn, session_id))
     assert session is not None

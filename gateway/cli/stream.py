@@ -28,7 +28,7 @@ from adapters.events import (
     UsageReport,
 )
 from gateway.cli.desk import shown, visible
-from gateway.cli.figures import spent
+from gateway.figures import spent
 from models.lookup import short
 
 _THOUGHT = "[dim italic]…"
@@ -165,7 +165,7 @@ class EventPrinter:
         if not self._usage or not used:
             return ""
         costs = [report.cost_usd for report in used if report.cost_usd is not None]
-        read = sum(report.input_tokens + report.cache_read_tokens + report.cache_write_tokens for report in used)
+        read = sum(report.read_tokens for report in used)
         said = sum(report.output_tokens for report in used)
         unknown = len(costs) < len(used)
         return before + spent(read, said, sum(costs) if costs else None, partly_unknown=unknown)

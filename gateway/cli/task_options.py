@@ -10,13 +10,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT
 from gateway.cli.desk import fail
-from gateway.cli.group_settings import NONE, parse_budget
 from gateway.cli.moments import MomentError, parse_moment, parse_span
 from models.groups import find_place
 from models.series import CatchUp, Overlap
 from scheduler.recurrence import RecurrenceError, check_recurrence, check_timezone
 from scheduler.words import when
-from workers.operations.group_settings import DEFAULT, GroupSettingsError
+from workers.operations.group_settings import DEFAULT, NONE, GroupSettingsError, parse_budget
 from workers.timetable import GRACE
 
 UTC_NAME: Final = "UTC"

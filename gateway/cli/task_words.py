@@ -7,8 +7,8 @@ from typing import Any, Final
 from rich.table import Table
 
 from gateway.cli.desk import data_of, out, shown
-from gateway.cli.figures import money, span
 from gateway.cli.task_options import Place
+from gateway.figures import money, span
 from models.base import AnyRow
 from models.lookup import short
 from models.quoting import one_line

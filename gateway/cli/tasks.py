@@ -3,13 +3,13 @@
 import sys
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, cast
 
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import BY, Desk, agent_id, err, fail, find_agent, out, print_json, run, shown
-from gateway.cli.group_settings import NONE
 from gateway.cli.listening import listeners, warn_of_provider
 from gateway.cli.task_making import add
 from gateway.cli.task_options import (
@@ -37,8 +37,8 @@ from models.reminders import cancel_reminder, find_reminders, reminders_of
 from models.tasks import database_now, series_of
 from workers import timetable
 from workers.bells import agent_queue
-from workers.house import ring_for
 from workers.operations import tasks as operations
+from workers.operations.group_settings import NONE
 from workers.refusals import RefusedError
 from workers.timetable import EVERYTHING, MIN_HANDLE, Changes, Scope, Task
 
@@ -121,15 +121,14 @@ def cancel(task: Handle) -> None:
     """End a task or a reminder for good. A run that is on goes on to its end."""
 
     async def command(desk: Desk) -> None:
-        async def work(conn: AsyncConnection) -> str:
-            found = await _named(conn, task)
-            if isinstance(found, Task):
-                return f"task {found.handle} of {found.agent} {await operations.change(conn, BY, found, 'cancel')}"
-            sending = await cancel_reminder(conn, found) == "sending"
-            said = "is being sent, and this is the last time" if sending else "is cancelled"
-            return f"reminder {short(series_of(found))} of {found.folder} {said}"
-
-        out.print(shown(await desk.db.transact(work)))
+        found = await desk.db.read(lambda conn: _named(conn, task))
+        if isinstance(found, Task):
+            found, said = await operations.change(desk, BY, partial(_task, handle=task), "cancel")
+            out.print(shown(f"task {found.handle} of {found.agent} {said}"))
+            return
+        sending = await desk.db.transact(lambda conn: cancel_reminder(conn, found)) == "sending"
+        said = "is being sent, and this is the last time" if sending else "is cancelled"
+        out.print(shown(f"reminder {short(series_of(found))} of {found.folder} {said}"))
 
     run(command)
 
@@ -139,12 +138,7 @@ def run_now(task: Handle) -> None:
     """Run a task once more, now, besides its dates. Also one that is paused."""
 
     async def command(desk: Desk) -> None:
-        async def work(conn: AsyncConnection) -> tuple[Task, str, str | None]:
-            found = await _task(conn, task)
-            return found, *await operations.run_now(conn, BY, found)
-
-        found, session_id, provider = await desk.db.transact(work)
-        ring_for(desk, [(session_id, provider)])
+        found, (session_id, provider) = await operations.run_now(desk, BY, partial(_task, handle=task))
         out.print(f"task [bold]{shown(found.handle)}[/bold] of {shown(found.agent)} runs now")
         out.print(f"watch it: [bold]longshore tail {short(session_id)}[/bold]")
         queue = agent_queue(provider or desk.settings.default_provider)
@@ -207,11 +201,7 @@ def update(
 
 def _change(handle: str, what: operations.Change, hint: str = "") -> None:
     async def command(desk: Desk) -> None:
-        async def work(conn: AsyncConnection) -> tuple[Task, str]:
-            found = await _task(conn, handle)
-            return found, await operations.change(conn, BY, found, what)
-
-        found, said = await desk.db.transact(work)
+        found, said = await operations.change(desk, BY, partial(_task, handle=handle), what)
         out.print(f"task [bold]{shown(found.handle)}[/bold] of {shown(found.agent)} {shown(said)}")
         if hint:
             out.print(hint.format(shown(found.handle)))

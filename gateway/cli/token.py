@@ -8,8 +8,8 @@ import typer
 from rich.table import Table
 
 from gateway.cli.desk import BY, Desk, fail, out, print_json, run, shown
-from gateway.cli.figures import ago, until
 from gateway.cli.gateway import PORT
+from gateway.figures import ago, until
 from models.lookup import short
 from models.sign_ins import LINK_SECONDS, new_secret
 from models.tokens import DEFAULT_SCOPES, SCOPES, Scope, list_tokens, new_token

@@ -8,7 +8,7 @@ from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.cli.desk import Desk, agent_id, fail, out, print_json, run, shown
-from gateway.cli.figures import bar, money
+from gateway.figures import bar, money
 from models.lookup import short
 from models.spending import (
     DIMENSIONS,
@@ -100,7 +100,7 @@ def _table(dimensions: list[str], rows: list[Spent], total: Spent) -> Table:
     table = Table(box=None, header_style="dim", show_footer=True, footer_style="bold")
     for position, name in enumerate(dimensions):
         table.add_column(name, footer="" if position else "total", overflow="fold")
-    figures = [("calls", "calls"), ("in", "input_tokens"), ("cached", "cache_read_tokens")]
+    figures = [("calls", "calls"), ("in", "read_tokens"), ("cached", "cache_read_tokens")]
     if total.cache_write_tokens:
         figures.append(("written", "cache_write_tokens"))
     figures.append(("out", "output_tokens"))

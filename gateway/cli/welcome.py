@@ -12,8 +12,10 @@ from gateway.cli.stream import EventPrinter
 from gateway.cli.token import OPERATOR
 from gateway.demo import FIRST_MESSAGE, FOLDER, REPORT, REPORT_SECONDS
 from gateway.keys import NO_KEY_NEEDED, missing_key
+from models.browsing import sessions_page
 from models.groups import find_agent_group
-from models.lookup import counts, list_sessions
+from models.overview import counts
+from models.spending import everybodys
 from models.web_chats import WEB
 from workers.events import Follower, redis_client
 from workers.intake.incoming import parse_incoming
@@ -38,7 +40,7 @@ async def welcome(desk: Desk, printer: EventPrinter, *, is_new: bool) -> None:
         out.print(f'\n[bold]You[/bold] → demo: "{FIRST_MESSAGE}"')
         await _show_off(desk, printer)
     else:
-        known = len(await desk.db.read(lambda conn: list_sessions(conn, 1000)))
+        known = len(await desk.db.read(lambda conn: sessions_page(conn, everybodys, 1000)))
         waiting = (await desk.db.read(counts))["pending"]
         more = f", {waiting} message{'s' * (waiting != 1)} waiting" * bool(waiting)
         out.print(f"\ngoing on with {known} session{'s' * (known != 1)}{more}")

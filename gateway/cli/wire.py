@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from gateway.cli.desk import BY, Desk, data_of, fail, out, print_json, run, shown
-from models.base import AnyRow
+from gateway.wiring_words import wiring_words
 from models.groups import all_wirings
 from workers.operations.wirings import (
     MAX_PRIORITY,
@@ -22,11 +22,6 @@ from workers.operations.wirings import unwire as remove
 from workers.refusals import RefusedError
 
 CHAT_HELP: Final = "the place on it; if it begins with a dash, put -- before the names"
-_AT_WORK: Final = {
-    "interrupt": "is interrupted by more",
-    "separate": "takes more one by one",
-    "reject": "refuses more while at work",
-}
 
 
 def wire(
@@ -120,21 +115,8 @@ def wirings(as_json: Annotated[bool, typer.Option("--json", help="one JSON docum
             for row in rows:
                 where = shown(f"{row.channel_type} {row.platform_id}")
                 mode = {"shared": "one", "per-thread": "per thread"}[row.session_mode]
-                cells = (where, row.unknown_sender_policy, shown(row.folder), str(row.priority), _answers(row), mode)
-                table.add_row(*cells)
+                cells = (where, row.unknown_sender_policy, shown(row.folder), str(row.priority))
+                table.add_row(*cells, shown(wiring_words(row)), mode)
             out.print(table)
 
     run(command)
-
-
-def _answers(row: AnyRow) -> str:
-    rules, triggered = row.trigger_rules or {}, row.response_scope == "triggered"
-    words = [f"what matches {rules['pattern']!r}"] if rules.get("pattern") else []
-    words += ["mentions"] if rules.get("mentionOnly") else []
-    words += [f"only {', '.join(map(str, rules['includeSenders']))}"] if rules.get("includeSenders") else []
-    words = words or ["mentions" if triggered else "everything"]
-    words += [f"not {', '.join(map(str, rules['excludeSenders']))}"] if rules.get("excludeSenders") else []
-    words += ["follows threads"] if rules.get("sticky") else []
-    words += ["overhears the rest"] if triggered else []
-    words += [_AT_WORK[row.follow_up]] if row.follow_up in _AT_WORK else []
-    return shown("; ".join(words))

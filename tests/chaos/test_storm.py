@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from models import MessageIn, MessageOut
-from models.lookup import revive
+from models.dead_letters import revive
 from tests.chaos.doors import Doors
 from tests.chaos.harbour import MAX_TRIES, Harbour, open_harbour, until
 from tests.chaos.report import Outcome

@@ -8,7 +8,7 @@ from adapters.channels.fake import FakeChannel
 from adapters.errors import DeliveryError
 from adapters.registry import Drivers, Registry
 from models import AgentGroup, Session
-from models.lookup import revive
+from models.dead_letters import revive
 from models.sessions import living_session
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet

@@ -481,7 +481,7 @@ async def test_an_agent_is_wired_and_unwired(gateway: Gateway, ada: Aboard, grou
     assert "No agent listens anywhere yet" in (await ada.get("/wirings")).text
     new = {"agent": "demo", "channel": "web", "chat": "lobby", "mention_only": "on", "strangers": "public"}
     listed = text_of(await ada.post("/wirings/new", new | {"scope": "all", "follow_up": "interrupt", "priority": "3"}))
-    assert ("demo listens on web lobby" in listed, "only when it is mentioned" in listed) == (True, True)
+    assert ("demo listens on web lobby" in listed, "mentions; is interrupted by more" in listed) == (True, True)
     [row] = await fleet.rows(Wiring)
     assert (row.trigger_rules, row.follow_up, row.priority) == ({"mentionOnly": True}, "interrupt", 3)
     form = await ada.get(f"/wirings/{row.id}")

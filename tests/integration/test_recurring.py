@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models import MessageIn, MessagingGroup, Series, Session, User, UserDm, UserRole
 from models.base import now
-from models.lookup import revive, short
+from models.dead_letters import revive
+from models.lookup import short
 from scheduler.recurrence import first_at_or_after, jittered, next_after
 from scheduler.recurring import discard_missed
 from tests.integration.conftest import MakeFleet

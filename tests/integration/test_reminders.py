@@ -20,10 +20,12 @@ from adapters.registry import Drivers, Registry
 from gateway.cli.chat_log import recent_messages, sent_on_the_way
 from models import AgentGroup, MessageOut, MessagingGroup, Session, Turn, Usage, User, UserDm, UserRole, Wiring
 from models.base import new_id, now
+from models.dead_letters import resend
 from models.fates import fate_of
 from models.groups import ensure_messaging_group
-from models.lookup import counts, resend, short
+from models.lookup import short
 from models.outbox import claim_delivery
+from models.overview import counts
 from models.reminders import cancel_reminder, find_reminders, reminders_of
 from models.web_chats import said_in_room
 from scheduler.reminders import MAX_FAILURES, repeat_reminders

@@ -34,7 +34,7 @@ from models import (
 )
 from models.base import Base, new_id, now
 from models.budgets import TASK
-from models.lookup import revive
+from models.dead_letters import revive
 from models.spending import usage_in_total
 from models.tasks import database_now
 from tests.integration.conftest import MakeFleet

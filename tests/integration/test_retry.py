@@ -16,7 +16,7 @@ from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
 from models import MessageIn, MessagingGroup, Session, Step, User, UserDm, UserRole
 from models.base import new_id, now
-from models.lookup import revive
+from models.dead_letters import revive
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from workers.opening import open_next

@@ -15,7 +15,7 @@ from sqlalchemy import update
 
 from adapters.registry import AnyProvider, Drivers, Registry
 from models import MessageIn, Step, TranscriptItem
-from models.lookup import revive
+from models.dead_letters import revive
 from models.series import Series
 from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api, retry_now

@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models import MessageIn, Session, Turn
 from models.base import new_id, now
 from models.conversation import Usage
-from models.lookup import revive, short
+from models.dead_letters import revive
+from models.lookup import short
 from models.series import DEFAULT_TERMS, Series
 from models.tasks import write_next
 from scheduler.recurrence import jittered, next_after

@@ -3,13 +3,16 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.base import AnyRow
-from models.replays import called_in, copies_of, originals_of, said_in, turns_named, used_by
+from models.replays import called_in, copies_of, originals_of, said_in, turns_named
+from models.spending import Spent, usage_of_turns
 from workers.formatting import plain_text
+
+_USED: Final = ("input_tokens", "cache_read_tokens", "cache_write_tokens", "output_tokens", "cost_usd")
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,17 @@ class Side:
     answers: tuple[dict[str, Any], ...] = ()
     tools: tuple[ToolUse, ...] = ()
     input_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None  # None: nobody says what it cost
     seconds: float | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+
+    @property
+    def read_tokens(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
 
 
 @dataclass(frozen=True)
@@ -55,15 +64,14 @@ class _Found:
     turns: dict[str, AnyRow]
     said: dict[str, list[AnyRow]]
     called: dict[str, list[AnyRow]]
-    used: dict[str, list[AnyRow]]
+    used: dict[str, Spent]
 
     def side(self, session_id: str, turn_id: str | None, messages: Sequence[AnyRow]) -> Side:
         turn = self.turns.get(turn_id) if turn_id is not None else None
         said = tuple(map(_message, messages))
         if turn is None:
             return Side(session_id, turn_id, None, None, None, None, None, said)
-        used = self.used.get(turn.id, [])
-        costs = [float(row.cost_usd) for row in used if row.cost_usd is not None]
+        used = self.used.get(turn.id)
         return Side(
             session_id=session_id,
             turn_id=turn.id,
@@ -75,9 +83,7 @@ class _Found:
             messages=said,
             answers=tuple(_answer(row) for row in self.said.get(turn.id, [])),
             tools=tuple(_tool(row) for row in self.called.get(turn.id, [])),
-            input_tokens=sum(row.input_tokens + row.cache_read_tokens + row.cache_write_tokens for row in used),
-            output_tokens=sum(row.output_tokens for row in used),
-            cost_usd=sum(costs) if costs else None,
+            **({name: getattr(used, name) for name in _USED} if used is not None else {}),
             seconds=_seconds(turn.started_at, turn.ended_at),
             started_at=turn.started_at,
             ended_at=turn.ended_at,
@@ -100,7 +106,7 @@ async def compare(conn: AsyncConnection, session_id: str, after: int = 0, limit:
         await turns_named(conn, turns),
         await said_in(conn, turns),
         await called_in(conn, turns),
-        await used_by(conn, turns),
+        await usage_of_turns(conn, turns),
     )
     return [_pair(found, group, originals) for group in groups]
 

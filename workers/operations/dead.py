@@ -6,9 +6,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.audit import note
 from models.base import AnyRow
-from models.lookup import discard as discard_dead
-from models.lookup import find_answer, find_message, revive, short
-from models.lookup import resend as resend_answer
+from models.browsing import find_answer, find_message
+from models.dead_letters import discard as discard_dead
+from models.dead_letters import resend as resend_answer
+from models.dead_letters import revive
+from models.lookup import short
 from models.series import terms_of_series
 from models.sessions import mark_if_due
 from scheduler.queues import wakes_of
@@ -45,7 +47,7 @@ async def retry(
         session_id = await revive(conn, row.id, **named)
         if session_id is None:
             raise RefusedError(await _why_not(conn, row.id))
-        await note(conn, by, "dead.retry", row.id, agent_group_id=row.agent_id, provider=provider, model=model)
+        await note(conn, by, "dead.retry", row.id, agent_group_id=row.owner_id, provider=provider, model=model)
         await mark_if_due(conn, session_id)
         pace = Pace(house.settings.repeat_seconds, house.settings.default_provider)
         wakes = [(wake.session_id, wake.provider) for wake in await wakes_of(conn, pace, [session_id])]
@@ -59,7 +61,7 @@ async def _own_provider(conn: AsyncConnection, house: House, row: AnyRow) -> str
     """Who runs it if nobody else is chosen now."""
     of_task = None
     if row.series_id is not None:
-        of_task = (await terms_of_series(conn, row.series_id, row.agent_id)).provider
+        of_task = (await terms_of_series(conn, row.series_id, row.owner_id)).provider
     return row.provider or of_task or row.own_provider or house.settings.default_provider
 
 
@@ -70,7 +72,7 @@ async def discard(house: House, by: str, message_id: str) -> Done:
         row = await _dead(conn, message_id)
         if not await discard_dead(conn, row.id):
             raise RefusedError(await _why_not(conn, row.id))
-        await note(conn, by, "dead.discard", row.id, agent_group_id=row.agent_id)
+        await note(conn, by, "dead.discard", row.id, agent_group_id=row.owner_id)
         return Done(f"message {short(row.id)} was put away")
 
     return await house.db.transact(work)
@@ -85,7 +87,7 @@ async def resend(house: House, by: str, message_out_id: str) -> Done:
             raise RefusedError(f"there is no answer {message_out_id!r}; see: longshore dead --undelivered")
         if not await resend_answer(conn, row.id):
             raise RefusedError(f"answer {short(row.id)} is not undelivered: it is {row.status}")
-        await note(conn, by, "dead.resend", row.id, agent_group_id=row.agent_id)
+        await note(conn, by, "dead.resend", row.id, agent_group_id=row.owner_id)
         return Done(f"answer {short(row.id)} is back in the queue", deliveries=[row.id])
 
     return ring(house, await house.db.transact(work))

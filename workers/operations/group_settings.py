@@ -3,6 +3,7 @@
 Nothing here touches the database. What comes out of `Changes.applied` has been checked against the installed
 providers, so a mistake is refused when it is made and not when the agent is used."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,7 @@ from models.base import AnyRow
 from workers.refusals import RefusedError
 
 DEFAULT: Final = "default"
+NONE: Final = "none"
 HIDDEN: Final = "(set)"  # shown instead of what may be a secret
 _SECRET: Final = re.compile(r"key|token(?!s)|secret|passw|credential", re.IGNORECASE)
 
@@ -187,3 +189,16 @@ def _check_policy(policy: Mapping[str, Any], registry: Registry) -> None:
     for name, destination in checked.destinations.items():
         if destination.channel_type not in registry.channels.names:
             raise GroupSettingsError(f"policy.destinations.{name}: there is no channel {destination.channel_type!r}")
+
+
+def parse_budget(what: str, given: str | None) -> float | None:
+    """A day's dollars as they are typed, or None for `none`."""
+    if given is None or given.strip().lower() == NONE:
+        return None
+    try:
+        usd = float(given.strip().removeprefix("$"))
+    except ValueError:
+        raise GroupSettingsError(f"{what} {given!r} is not an amount in US dollars, nor `{NONE}`") from None
+    if not math.isfinite(usd) or usd <= 0:
+        raise GroupSettingsError(f"{what} must be more than 0; `{NONE}` takes the limit away")
+    return usd

@@ -15,10 +15,11 @@ from models.base import AnyRow, new_id
 from models.conversation import history
 from models.groups import is_ours
 from models.inbox import BATCH_LIMIT
-from models.lookup import short, turns_of_session
+from models.lookup import short
 from models.quoting import one_line
 from models.replays import copy_context, copy_of, messages_by_turn, put_copies, put_replay
 from models.sessions import find_session, set_numbers
+from models.turns import turns_of_session
 from workers.failover import check_choice
 from workers.house import House
 from workers.operations.comparing import Pair, Side, ToolUse, compare

@@ -8,12 +8,12 @@ from models.audit import note
 from models.base import AnyRow
 from models.groups import is_ours
 from models.inbox import MessageIn, discard_waiting, has_waiting
-from models.lookup import short, turns_of_session
+from models.lookup import short
 from models.programs import forget
 from models.reminders import count_reminders
 from models.sessions import close_session, find_session, lock_session, mark_if_due, place_of
 from models.tasks import unfollowed
-from models.turns import open_turn
+from models.turns import open_turn, turns_of_session
 from scheduler.queues import wakes_of
 from scheduler.ringing import Pace
 from workers.actions.sessions import begin_anew

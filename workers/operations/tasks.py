@@ -2,6 +2,7 @@
 
 What it does, and what it says, is `workers/timetable/`'s; agents have the same through their tools."""
 
+from collections.abc import Awaitable, Callable
 from typing import Final, Literal
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,7 +13,7 @@ from models.base import AnyRow
 from models.series import DEFAULT_TERMS
 from workers import timetable
 from workers.access import user_id_of
-from workers.house import Wake
+from workers.house import House, Wake, ring_for
 from workers.intake.ingest import Accepted, Besides
 from workers.operations.group_settings import GroupSettings
 from workers.operations.sessions import COMMAND_LINE
@@ -22,11 +23,34 @@ Change = Literal["pause", "resume", "cancel"]
 _CHANGES: Final = {"pause": timetable.pause, "resume": timetable.resume, "cancel": timetable.cancel}
 
 
-async def change(conn: AsyncConnection, by: str, task: Task, what: Change) -> str:
-    """What came of it, to be said after "task X ". RefusedError: it cannot be done."""
-    said = await _CHANGES[what](conn, task)
-    await _note(conn, by, what, task)
-    return said
+# Finds the task, and refuses whoever may not touch it; asked in the transaction.
+Find = Callable[[AsyncConnection], Awaitable[Task]]
+
+
+async def change(house: House, by: str, find: Find, what: Change) -> tuple[Task, str]:
+    """The task, and what came of it, to be said after "task X ". RefusedError: it cannot be done."""
+
+    async def work(conn: AsyncConnection) -> tuple[Task, str]:
+        task = await find(conn)
+        said = await _CHANGES[what](conn, task)
+        await _note(conn, by, what, task)
+        return task, said
+
+    return await house.db.transact(work)
+
+
+async def run_now(house: House, by: str, find: Find) -> tuple[Task, Wake]:
+    """The task, and what was rung for."""
+
+    async def work(conn: AsyncConnection) -> tuple[Task, Wake]:
+        task = await find(conn)
+        wake = await timetable.run_now(conn, task)
+        await _note(conn, by, "run", task)
+        return task, wake
+
+    task, wake = await house.db.transact(work)
+    ring_for(house, [wake])
+    return task, wake
 
 
 async def update(conn: AsyncConnection, by: str, task: Task, changes: Changes) -> str:
@@ -35,13 +59,6 @@ async def update(conn: AsyncConnection, by: str, task: Task, changes: Changes) -
     said = await timetable.update(conn, task, changes, disown=not _only_terms(changes) and not _is_theirs(by, task))
     await _note(conn, by, "update", task, changed=sorted(changes))
     return said
-
-
-async def run_now(conn: AsyncConnection, by: str, task: Task) -> Wake:
-    """What to ring for after the commit."""
-    wake = await timetable.run_now(conn, task)
-    await _note(conn, by, "run", task)
-    return wake
 
 
 def check_provider_options(registry: Registry, group: AnyRow, provider: str) -> None:

@@ -1,12 +1,8 @@
 """On what something can be run: the installed providers and the models each names, for a select. Whoever wants another
 model writes its name."""
 
-from typing import Final
-
 from adapters.registry import Registry
 from workers.refusals import RefusedError
-
-AS_BEFORE: Final = ""
 
 
 def choices(registry: Registry) -> list[tuple[str, list[str]]]:

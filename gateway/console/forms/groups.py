@@ -10,14 +10,15 @@ from typing import Any, Final
 import yaml
 
 from adapters.errors import AdapterError
-from gateway.cli.group_settings import NONE, parse_budget
 from models.base import AnyRow, storable
 from workers.operations.group_settings import (
     DEFAULT,
+    NONE,
     Changes,
     GroupSettings,
     GroupSettingsError,
     OptionValue,
+    parse_budget,
     without_secrets,
 )
 from workers.refusals import RefusedError

@@ -1,4 +1,4 @@
-"""What is typed into the form of a wiring, and how its rules are said in words."""
+"""What is typed into the form of a wiring."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -114,20 +114,6 @@ def field_of(error: RefusedError | AdapterError) -> str:
     if isinstance(error, AdapterError) or "the platform" in text:
         return "channel"
     return next((field for sign, field in _SIGNS.items() if sign in text), "chat")
-
-
-def rules_in_words(row: AnyRow) -> list[str]:
-    """To what an agent listens in a place, a few words each."""
-    rules = row.trigger_rules or {}
-    said = {
-        "only when it is mentioned": rules.get("mentionOnly"),
-        f"what matches {rules.get('pattern')}": rules.get("pattern"),
-        f"only {', '.join(rules.get('includeSenders') or [])}": rules.get("includeSenders"),
-        f"not {', '.join(rules.get('excludeSenders') or [])}": rules.get("excludeSenders"),
-        "follows a thread once called": rules.get("sticky"),
-        dict(CHOICES["scope"])[row.response_scope]: row.response_scope == "triggered",
-    }
-    return [words for words, applies in said.items() if applies] or ["everything"]
 
 
 def _listed(text: str) -> tuple[str, ...]:

@@ -7,10 +7,10 @@ from fastapi import APIRouter, Request, Response
 from fastapi import Path as InPath
 
 from adapters.errors import AdapterError
-from gateway.cli.group_settings import budget_words
 from gateway.console.console import Console, Notice
 from gateway.console.forms.groups import FIELDS, GroupForm, field_of
 from gateway.console.visitors import Guest
+from gateway.figures import budget_words
 from gateway.http.belongings import agent_of
 from models.base import AnyRow
 from models.groups import agent_groups, all_wirings

@@ -5,18 +5,16 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
 
-from adapters.contracts import Capabilities
-from gateway.cli.provider_words import capability_words
 from gateway.console.console import Console
 from gateway.console.visitors import Guest
-from gateway.provider_states import Seen
+from gateway.provider_states import Seen, capability_words
 from workers.bells import agent_queue
 
 
 def providers_pages(console: Console) -> APIRouter:
     router = APIRouter()
     lookout = console.lookout
-    words: dict[str, Any] = {"can": _can, "agent_queue": agent_queue}
+    words: dict[str, Any] = {"can": capability_words, "agent_queue": agent_queue}
 
     @router.get("/providers")
     async def show_providers(guest: Annotated[Guest, console.needs("read", "all")]) -> Response:
@@ -28,10 +26,6 @@ def providers_pages(console: Console) -> APIRouter:
         return console.show(guest, "providers_list.html", seen=sorted(seen, key=_order), at=lookout.at, **words)
 
     return router
-
-
-def _can(capabilities: Capabilities) -> list[str]:
-    return capability_words(capabilities).split(", ")
 
 
 def _order(one: Seen) -> tuple[bool, int, str]:

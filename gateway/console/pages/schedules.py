@@ -1,6 +1,7 @@
 """What agents are to do later: each task with its next run in words and its last one, and what can be done with it."""
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query, Response
@@ -16,7 +17,6 @@ from models.tasks import database_now
 from scheduler.words import distance, often, when
 from workers import timetable
 from workers.access import Act
-from workers.house import ring_for
 from workers.operations import tasks as operations
 from workers.timetable import Task, conditions
 
@@ -56,12 +56,9 @@ def schedule_pages(console: Console) -> APIRouter:
         return console.show(guest, "schedule.html", notice=notice, **words, **await db.read(look))
 
     async def act(guest: Guest, task_id: str, what: operations.Change) -> Notice:
-        async def work(conn: AsyncConnection) -> str:
-            task = await task_of(conn, guest.user_id, task_id, Act.OPERATE)
-            said = await operations.change(conn, guest.user_id, task, what)
-            return f"The task of {task.agent} {said.partition(chr(10))[0]}"
-
-        return Notice(await db.transact(work))
+        find = partial(task_of, user_id=guest.user_id, task_id=task_id, act=Act.OPERATE)
+        task, said = await operations.change(console.house, guest.user_id, find, what)
+        return Notice(f"The task of {task.agent} {said.partition(chr(10))[0]}")
 
     async def again(guest: Guest, task_id: str, back: str, agent: str, notice: Notice) -> Response:
         """The page that the button was on."""
@@ -81,12 +78,8 @@ def schedule_pages(console: Console) -> APIRouter:
     async def run_task(
         task_id: RowId, guest: Annotated[Guest, console.needs("operate", "some")], back: str = "", agent: str = ""
     ) -> Response:
-        async def work(conn: AsyncConnection) -> tuple[Task, tuple[str, str | None]]:
-            task = await task_of(conn, guest.user_id, task_id, Act.OPERATE)
-            return task, await operations.run_now(conn, guest.user_id, task)
-
-        task, wake = await db.transact(work)
-        ring_for(console.house, [wake])
+        find = partial(task_of, user_id=guest.user_id, task_id=task_id, act=Act.OPERATE)
+        task, _ = await operations.run_now(console.house, guest.user_id, find)
         return await again(guest, task_id, back, storable(agent), Notice(f"The task of {task.agent} runs now"))
 
     @router.post("/schedules/{task_id}/{what}")

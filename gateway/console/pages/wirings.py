@@ -7,11 +7,12 @@ from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from adapters.errors import AdapterError
 from gateway.console.console import Console, Notice
-from gateway.console.forms.wirings import CHOICES, FIELDS, WiringForm, field_of, rules_in_words
+from gateway.console.forms.wirings import CHOICES, FIELDS, WiringForm, field_of
 from gateway.console.visitors import Guest
 from gateway.http.api.forms import RowId
 from gateway.http.api.wirings import NONE
 from gateway.http.belongings import agent_of, wiring_of
+from gateway.wiring_words import wiring_words
 from models.base import AnyRow
 from models.groups import agent_groups, all_wirings
 from workers.access import Act
@@ -25,7 +26,7 @@ def wiring_pages(console: Console) -> APIRouter:
 
     async def page(guest: Guest, notice: Notice | None = None, **more: Any) -> Response:
         rows = [row for row in await house.db.read(all_wirings) if guest.reach.includes(row.agent_group_id)]
-        return console.show(guest, "wirings.html", rows=rows, in_words=rules_in_words, notice=notice, **more)
+        return console.show(guest, "wirings.html", rows=rows, in_words=wiring_words, notice=notice, **more)
 
     async def editor(
         guest: Guest, form: WiringForm, row: AnyRow | None, wrong: dict[str, str] | None = None

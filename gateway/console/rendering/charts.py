@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
-from gateway.cli.figures import money
+from gateway.figures import money
 
 _HOURS: Final = (240, 44)
 _HEIGHT: Final = 160

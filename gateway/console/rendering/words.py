@@ -5,9 +5,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from gateway.cli.figures import money, span, tokens
 from gateway.console.rendering.markdown import markdown
 from gateway.console.rendering.texts import brief, marked, spoken
+from gateway.figures import money, span, tokens
 from models.lookup import short
 
 # How good or bad a state is, for its colour; what is not named here is quiet.

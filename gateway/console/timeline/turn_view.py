@@ -42,13 +42,13 @@ _HANDED_OVER: Final = "handed over to another worker"
 class Spent:
     """What the model calls of a turn took. `unpriced`: so many have no known price."""
 
-    input_tokens: int = 0
+    read_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
     unpriced: int = 0
 
     def add(self, report: UsageReport) -> None:
-        self.input_tokens += report.input_tokens + report.cache_read_tokens + report.cache_write_tokens
+        self.read_tokens += report.read_tokens
         self.output_tokens += report.output_tokens
         if report.cost_usd is None:
             self.unpriced += 1

@@ -67,6 +67,8 @@ class SideView(BaseModel):
     tools: list[ToolUseView]
     cut: bool = Field(description="there are more messages, answers or tools, or a text is longer than here")
     input_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
     output_tokens: int
     cost_usd: float | None
     seconds: float | None

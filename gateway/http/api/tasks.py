@@ -3,6 +3,7 @@
 A script is no part of it: it is set at the command line, or by an agent's tool where an admin asks for it."""
 
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, HTTPException
@@ -20,7 +21,7 @@ from models.groups import find_agent_group
 from models.tasks import database_now
 from workers import timetable
 from workers.access import Act
-from workers.house import House, ring_for
+from workers.house import House
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 from workers.operations import tasks as operations
@@ -110,21 +111,14 @@ def task_routes(house: House, door: Doorkeeper) -> APIRouter:
     @router.post("/tasks/{task_id}/run", responses=documented(404, 409))
     async def run_task(task_id: RowId, caller: Annotated[Caller, door.needs("operate")]) -> Told:
         """Run it once more, now, besides its dates; also one that is paused. 409: such a run waits already."""
-
-        async def work(conn: AsyncConnection) -> tuple[Task, tuple[str, str | None]]:
-            task = await task_of(conn, caller.user_id, task_id, Act.OPERATE)
-            return task, await operations.run_now(conn, caller.user_id, task)
-
-        task, wake = await house.db.transact(work)
-        ring_for(house, [wake])
+        find = partial(task_of, user_id=caller.user_id, task_id=task_id, act=Act.OPERATE)
+        task, _ = await operations.run_now(house, caller.user_id, find)
         return Told(text=f"task {task.handle} of {task.agent} runs now")
 
     async def change(task_id: str, caller: Caller, what: operations.Change) -> Told:
-        async def work(conn: AsyncConnection) -> str:
-            task = await task_of(conn, caller.user_id, task_id, Act.OPERATE)
-            return f"task {task.handle} of {task.agent} {await operations.change(conn, caller.user_id, task, what)}"
-
-        return Told(text=await house.db.transact(work))
+        find = partial(task_of, user_id=caller.user_id, task_id=task_id, act=Act.OPERATE)
+        task, said = await operations.change(house, caller.user_id, find, what)
+        return Told(text=f"task {task.handle} of {task.agent} {said}")
 
     return router
 

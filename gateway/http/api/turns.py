@@ -14,7 +14,8 @@ from gateway.http.belongings import session_of, turn_of
 from gateway.http.callers import Caller, Doorkeeper
 from gateway.http.problems import documented
 from models.base import AnyRow
-from models.browsing import steps_page, turns_page, usage_of_turns
+from models.browsing import steps_page, turns_page
+from models.spending import Spent, usage_of_turns
 from workers.house import House
 
 _FACTS = ("id", "number", "status", "attempt", "provider", "provider_version", "model", "worker")
@@ -78,7 +79,7 @@ def turn_routes(house: House, door: Doorkeeper) -> APIRouter:
         """In their order."""
         number = read_number(after)
 
-        async def look(conn: AsyncConnection) -> tuple[list[AnyRow], dict[str, AnyRow]]:
+        async def look(conn: AsyncConnection) -> tuple[list[AnyRow], dict[str, Spent]]:
             await session_of(conn, caller.user_id, session_id)
             rows = await turns_page(conn, session_id, limit + 1, number)
             return rows, await usage_of_turns(conn, [row.id for row in rows])
@@ -112,7 +113,7 @@ def turn_routes(house: House, door: Doorkeeper) -> APIRouter:
     return router
 
 
-def turn_view(row: AnyRow, used: dict[str, AnyRow]) -> TurnView:
+def turn_view(row: AnyRow, used: dict[str, Spent]) -> TurnView:
     facts = {name: getattr(row, name) for name in (*_FACTS, *_ENDING)}
     spent = used.get(row.id)
     sums = {name: getattr(spent, name) for name in TurnUsage.model_fields} if spent is not None else {}

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from gateway.cli.figures import ago, bar, money, span, spent, tokens, until
+from gateway.figures import ago, bar, money, span, spent, tokens, until
 
 pytestmark = pytest.mark.spec("G4", "P21")
 

@@ -6,13 +6,14 @@ import pytest
 
 from adapters.errors import AdapterError
 from adapters.registry import Registry
-from gateway.cli.group_settings import described, parse_budget, parse_options
+from gateway.cli.group_settings import described, parse_options
 from workers.operations.group_settings import (
     HIDDEN,
     Changes,
     GroupSettings,
     GroupSettingsError,
     OptionValue,
+    parse_budget,
     without_secrets,
 )
 

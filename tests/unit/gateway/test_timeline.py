@@ -86,7 +86,7 @@ def test_a_turn_has_what_happened_in_its_order() -> None:
     assert (view.number, view.status, view.provider, view.model) == (3, "completed", "scripted", "m")
     assert only(view, Thought).text == "They want the time."
     assert (only(view, Call).state, only(view, Call).seconds) == ("ok", 1.0)
-    assert (view.spent.input_tokens, view.spent.output_tokens) == (16, 3)
+    assert (view.spent.read_tokens, view.spent.output_tokens) == (16, 3)
     assert (view.spent.cost_usd, view.spent.unpriced) == (0.5, 1)
 
 

@@ -1,5 +1,6 @@
-"""Money, token counts and spans of time as people read them."""
+"""Money, token counts and spans of time as people read them, at the command line and in the console."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 _SMALLEST_USD = 0.0001
@@ -15,6 +16,16 @@ def money(usd: float | None) -> str:
     return f"${usd:.4f}" if 0 < usd < 0.1 else f"${usd:,.2f}"
 
 
+def budget_words(budget: Mapping[str, float]) -> str:
+    """Empty without a budget."""
+    parts = []
+    if usd := budget.get("daily_usd"):
+        parts.append(f"{money(usd)} a day")
+    if usd := budget.get("user_daily_usd"):
+        parts.append(f"{money(usd)} a day for each person")
+    return ", ".join(parts)
+
+
 def tokens(count: int) -> str:
     """Short: 340, 1.2k, 12k, 3.4M."""
     for size, unit in ((1_000_000, "M"), (1_000, "k")):
@@ -25,10 +36,10 @@ def tokens(count: int) -> str:
     return str(count)
 
 
-def spent(input_tokens: int, output_tokens: int, usd: float | None, *, partly_unknown: bool = False) -> str:
+def spent(read_tokens: int, output_tokens: int, usd: float | None, *, partly_unknown: bool = False) -> str:
     """What one turn took, in a few words."""
     cost = "" if usd is None else f", {'at least ' * partly_unknown}{money(usd)}"
-    return f"{tokens(input_tokens)} in, {tokens(output_tokens)} out{cost}"
+    return f"{tokens(read_tokens)} in, {tokens(output_tokens)} out{cost}"
 
 
 def bar(part: float, whole: float) -> str:
