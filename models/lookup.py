@@ -44,6 +44,7 @@ async def list_sessions(conn: AsyncConnection, limit: int = 50) -> list[AnyRow]:
             Session.activity_since,
             Session.lease_expires_at,
             Session.resume_after,
+            Session.woken_at,
             Session.message_seq,
             Session.turn_seq,
             Session.last_active,

@@ -1,15 +1,18 @@
 """`longshore sessions`: what goes on, and one session's story."""
 
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 from rich.table import Table
 
 from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
 from gateway.cli.figures import ago, until
+from gateway.session_words import standing
 from models.lookup import find_sessions, list_sessions, messages_of_session, short, turns_of_session
 from models.sessions import find_session
+
+_COLOURS: Final = {"busy": "green", "bad": "red", "warn": "yellow"}
 
 
 def sessions(
@@ -60,15 +63,12 @@ def _where(row: Any) -> str:
 
 
 def _state(row: Any) -> str:
-    if row.lease_expires_at is not None and row.lease_expires_at < datetime.now(UTC):
-        return "[red]worker lost[/red]"
-    if row.resume_after is not None and row.resume_after > datetime.now(UTC):
-        return f"[yellow]{shown(row.activity or 'rests')}[/yellow] [dim]{until(row.resume_after)}[/dim]"
-    if row.activity and row.lease_expires_at is not None:
-        return f"[green]{shown(row.activity)}[/green] [dim]{ago(row.activity_since)}[/dim]"
-    if row.pending:
-        return f"[yellow]{row.pending} waiting[/yellow]"
-    return f"[red]{row.dead} dead[/red]" if row.dead else row.status if row.status != "active" else "idle"
+    now = standing(row, datetime.now(UTC))
+    if now.tone == "quiet":
+        return f"[red]{row.dead} dead[/red]" if row.dead else now.word
+    span = until(now.moment) if now.moment is not None and now.moment > datetime.now(UTC) else ago(now.moment)
+    more = f", {row.pending} messages" if now.word == "waiting" and row.pending > 1 else ""
+    return f"[{_COLOURS[now.tone]}]{now.word}[/][dim]{shown(now.told(span))}{more}[/dim]"
 
 
 async def one_session(desk: Desk, fragment: str) -> str:
