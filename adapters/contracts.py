@@ -132,6 +132,9 @@ class QueryInput:
     messages: tuple[str, ...] = ()  # the plain texts behind the prompt, in order
     raw: bool = False  # the prompt is a command to the program itself, by somebody who may give it one
     attempt: int = 1
+    # The calls that earlier attempts at the turn have made, by their ids, for a provider that begins at its beginning:
+    # what it said before the last of them is said.
+    called: frozenset[str] = frozenset()
     model: str | None = None
     continuation: str | None = None
     resume_at: str | None = None

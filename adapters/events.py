@@ -49,10 +49,12 @@ class SessionStarted(_Event):
 
 
 class TextDelta(_Event):
-    """A piece of text as it is written. Not kept: the whole text follows as a Message or Result."""
+    """A piece of text as it is written. Not kept: the whole text follows as a Message or Result. `offset`: so many
+    characters of the same text came before it, as the fleet counts them; who has fewer has missed some."""
 
     type: Literal["text_delta"] = "text_delta"
     text: str
+    offset: int | None = None
 
 
 class Thinking(_Event):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select, text
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import InstrumentedAttribute
 
@@ -27,6 +27,7 @@ _MOST_MICROS: Final = 253_402_300_799_000_000  # the end of the year 9999
 # Written out, as in the indexes that hold only these.
 _OPEN: Final = text("messages_in.status IN ('pending', 'processing')")
 _DEAD: Final = text("messages_in.status = 'failed'")
+_OPEN_TURN: Final = text("turns.status IN ('running', 'waiting', 'parked')")
 _UNDELIVERED: Final = text("messages_out.status IN ('failed', 'unknown')")
 
 
@@ -81,6 +82,7 @@ def _sessions() -> Select[Any]:
             MessagingGroup.platform_id,
             pending.label("pending"),
             dead.label("dead"),
+            exists().where(Turn.session_id == Session.id, _OPEN_TURN).label("has_turn"),
             now().label("at"),
         )
         .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
@@ -99,7 +101,8 @@ async def sessions_page(
     status: str | None = None,
     search: str | None = None,
 ) -> list[AnyRow]:
-    """The most recently active first; one that is spoken to meanwhile moves to the front. `at`: the database's time.
+    """The most recently active first; one that is spoken to meanwhile moves to the front. `at`: the database's time;
+    `has_turn`: one that has not ended, and could be cancelled.
     `search`: what stands in the name of the agent, the place or the thread, or ends the id."""
     narrow = [AgentGroup.folder == agent] if agent is not None else []
     narrow += [Session.status == status] if status is not None else []
@@ -121,13 +124,14 @@ async def find_shown_session(conn: AsyncConnection, session_id: str) -> AnyRow |
     return found
 
 
-def state_of(row: AnyRow) -> State:
-    """How a session of these queries stands, by the database's clock."""
+def state_of(row: AnyRow, at: datetime | None = None) -> State:
+    """How a session stands, by the database's clock, which rows of these queries have with them."""
+    at = at or row.at
     if row.status == "closed":
         return "closed"
     if row.lease_expires_at is not None:
-        return "working" if row.lease_expires_at >= row.at else "worker lost"
-    if row.resume_after is not None and row.resume_after > row.at:
+        return "working" if row.lease_expires_at >= at else "worker lost"
+    if row.resume_after is not None and row.resume_after > at:
         return "resting"
     return "waiting" if row.pending else "idle"
 

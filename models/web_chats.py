@@ -69,12 +69,21 @@ async def last_said(conn: AsyncConnection, chat: str, limit: int) -> list[AnyRow
 
 
 async def last_heard(conn: AsyncConnection, chat: str, limit: int) -> list[AnyRow]:
-    """The last that people said in a chat, in its order."""
-    query = select(MessageIn.__table__).where(
-        MessageIn.channel_type == WEB, MessageIn.platform_id == chat, MessageIn.platform_message_id.is_not(None)
+    """The last that people said in a chat, in its order: by themselves, or handed in for them by another door."""
+    here = select(MessageIn.__table__).where(MessageIn.channel_type == WEB, MessageIn.platform_id == chat)
+    by_themselves = here.where(MessageIn.platform_message_id.is_not(None))
+    # Without an id of the platform's there is an index only by session.
+    handed_in = (
+        here.join(Session, Session.id == MessageIn.session_id)
+        .join(MessagingGroup, MessagingGroup.id == Session.messaging_group_id)
+        .where(MessagingGroup.channel_type == WEB, MessagingGroup.platform_id == chat, Session.replay_of.is_(None))
+        .where(MessageIn.platform_message_id.is_(None), MessageIn.kind == "chat")
     )
-    query = query.order_by(MessageIn.created_at.desc(), MessageIn.id.desc()).limit(limit)
-    return list(reversed((await conn.execute(query)).all()))
+    found: list[AnyRow] = []
+    for query in (by_themselves, handed_in):
+        latest = query.order_by(MessageIn.created_at.desc(), MessageIn.id.desc()).limit(limit)
+        found += (await conn.execute(latest)).all()
+    return sorted(found, key=lambda row: (row.created_at, row.id))[-limit:]
 
 
 async def find_said(
@@ -110,6 +119,12 @@ async def closed_cards(conn: AsyncConnection, message_ids: Collection[str]) -> s
         Card.message_out_id.in_(message_ids), Card.status == "closed", Card.kind != "card"
     )
     return set((await conn.execute(query)).scalars())
+
+
+async def asking_cards(conn: AsyncConnection, message_ids: Collection[str]) -> list[AnyRow]:
+    """The cards under these messages that wait for somebody's answer or decision."""
+    query = select(Card.__table__).where(Card.message_out_id.in_(message_ids), Card.status == "open")
+    return list((await conn.execute(query)).all())
 
 
 async def room_sessions(conn: AsyncConnection, chat: str, agent_groups: Collection[str] | None) -> list[AnyRow]:

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.events import AnyEvent, Envelope, TextDelta, event_to_dict, is_lasting
+from adapters.events import AnyEvent, Envelope, Message, TextDelta, event_to_dict, is_lasting
 from adapters.redaction import Redactor, process_redactor
 from models.base import rows
 from models.conversation import Event
@@ -51,22 +51,34 @@ class Journal:
         self._flusher: asyncio.Task[None] | None = None
         self.redactor = redactor or process_redactor()
         self._saying = self.redactor.stream()
+        self._said = 0  # characters of the text that is being said
 
     def add(self, event: AnyEvent, *, soon: bool = True) -> None:
         """Take an event. `soon=False`: something that is about to be written will take it along."""
         if isinstance(event, TextDelta):
-            said = self._saying.feed(event.text)
-            if said:
-                self._add(event if said == event.text else TextDelta(text=said), soon=soon)
+            if said := self._saying.feed(event.text):
+                self._add(self._piece(said), soon=soon)
             return
         for rest in self._rest():
             self._add(rest, soon=False)
+        if isinstance(event, Message):
+            self._said = 0
         self._add(event if is_lasting(event) else redacted(event, self.redactor), soon=soon)
+
+    def end_text(self) -> None:
+        """What was said is whole, and is told of later: what is said next is another text."""
+        for rest in self._rest():
+            self._add(rest, soon=False)
+        self._said = 0
 
     def _rest(self) -> list[AnyEvent]:
         """Something else happens, or nothing more: what was held back is not the beginning of a secret."""
         rest = self._saying.flush()
-        return [TextDelta(text=rest)] if rest else []
+        return [self._piece(rest)] if rest else []
+
+    def _piece(self, text: str) -> TextDelta:
+        offset, self._said = self._said, self._said + len(text)
+        return TextDelta(text=text, offset=offset)
 
     def _add(self, event: AnyEvent, *, soon: bool) -> None:
         if not is_lasting(event) and not self._waiting and not self._lock.locked():

@@ -22,7 +22,7 @@ from adapters.transcript import Item, Said
 from models.consent import is_awaited
 from models.database import uninterrupted
 from models.errors import LeaseLostError, StoreError
-from models.turns import has_finished
+from models.turns import has_finished, steps_of_turn
 from workers.budget import Purse, limits_of
 from workers.compaction import Compactor, is_wished
 from workers.ending import NOTHING_NEW, PATIENCE_SECONDS, Ended, Ending, Memory
@@ -366,12 +366,18 @@ class _Attempt:
             return await self._start_loop(provider, given, media)
         if isinstance(provider, ProgramProvider):
             given = await self._prepare_program(provider, given, media, servers)
+        elif turn.attempt > 1 and self._replays_steps():
+            given = replace(given, called=await self._called())
         query = provider.query(given)
         if provider.manifest.capabilities.push:
             plain = provider.manifest.capabilities.plain_texts
             follow_ups = FollowUps(runtime.db, self._journal, turn, media, plain=plain)
             self._mail.for_agent(query, follow_ups, self._program)
         return query
+
+    async def _called(self) -> frozenset[str]:
+        steps = await self._runtime.db.read(lambda conn: steps_of_turn(conn, self._turn.id))
+        return frozenset(step.key.rpartition(":")[0] for step in steps)
 
     async def _prepare_program(
         self, provider: ProgramProvider, given: QueryInput, media: Media, held: AsyncExitStack
@@ -414,6 +420,7 @@ class _Attempt:
         match event:
             case Result():
                 self._heard.results.append(event)
+                self._journal.end_text()
                 return  # told of when it leaves
             case UsageReport():
                 self._heard.usage.append(event)

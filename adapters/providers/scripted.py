@@ -2,7 +2,7 @@
 double in tests: it streams, calls tools, waits, fails and hangs exactly as told."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ from adapters.providers.script import choose_scene, parse_script
 VERSION: Final = "1"
 DEFAULT_SCRIPT: Final = "You said: {texts}"
 MAX_PACE_SECONDS: Final = 60
+# What is not done again when a turn goes on behind it.
+_SAID_ONCE: Final = (script.Say, script.Think, script.Report, script.Wait)
 
 
 class ScriptedProvider:
@@ -111,8 +113,13 @@ class ScriptedQuery:
         )
         self._ears = sum(isinstance(act, script.Listen) for act in scene.play) if scene else 0
         yield SessionStarted(continuation=self._given.continuation or "scripted", version=VERSION)
-        for act in scene.play if scene else ():
+        played = self._played(scene.play) if scene else 0
+        for number, act in enumerate(scene.play if scene else ()):
+            if number < played and isinstance(act, _SAID_ONCE):
+                continue
             async for event in self._perform(act):
+                if number < played and isinstance(event, TextDelta):
+                    continue
                 if self._stop.is_set():
                     return
                 yield event
@@ -122,6 +129,11 @@ class ScriptedQuery:
             if self._stop.is_set():
                 return
         self.status = "ended"
+
+    def _played(self, acts: Sequence[script.Act]) -> int:
+        """How many acts earlier attempts have come to their end with: those before the last tool they have called."""
+        calls = [number for number, act in enumerate(acts) if isinstance(act, script.UseTool)]
+        return max((number for n, number in enumerate(calls, 1) if _call_id(n) in self._given.called), default=0)
 
     async def _perform(self, act: script.Act) -> AsyncIterator[ProviderEvent]:
         match act:
@@ -178,11 +190,14 @@ class ScriptedQuery:
 
     async def _use_tool(self, name: str, arguments: dict[str, Any]) -> AsyncIterator[ProviderEvent]:
         self._calls += 1
-        call_id = f"call-{self._calls}"
-        yield ToolCall(id=call_id, name=name, preview=", ".join(f"{key}={value}" for key, value in arguments.items()))
+        call_id = _call_id(self._calls)
+        preview = ", ".join(f"{key}={value}" for key, value in arguments.items())
+        if call_id not in self._given.called:
+            yield ToolCall(id=call_id, name=name, preview=preview)
         outcome = await self._given.tools.call(call_id, name, arguments)
         self._result = outcome.text
-        yield ToolResult(id=call_id, name=name, ok=outcome.ok)
+        if not outcome.replayed:
+            yield ToolResult(id=call_id, name=name, ok=outcome.ok)
 
     async def _listen(self, seconds: float) -> AsyncIterator[ProviderEvent]:
         heard = asyncio.ensure_future(self._pushed.get())
@@ -213,6 +228,10 @@ class ScriptedQuery:
         for mark, value in values.items():
             template = template.replace(mark, value)
         return template
+
+
+def _call_id(number: int) -> str:
+    return f"call-{number}"
 
 
 def _pace(options: Mapping[str, Any]) -> float:

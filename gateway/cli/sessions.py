@@ -1,5 +1,6 @@
 """`longshore sessions`: what goes on, and one session's story."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 import typer
@@ -7,8 +8,9 @@ from rich.table import Table
 
 from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
 from gateway.figures import ago, until
+from gateway.session_words import standing
 from models.base import AnyRow
-from models.browsing import messages_page, sessions_page, state_of
+from models.browsing import messages_page, sessions_page
 from models.lookup import find_sessions, short
 from models.sessions import find_session
 from models.spending import everybodys
@@ -19,6 +21,8 @@ _FACTS: Final = (
     *("lease_expires_at", "resume_after", "message_seq", "turn_seq", "last_active", "replay_of", "delivers"),
     *("pending", "dead"),
 )
+
+_COLOURS: Final = {"busy": "green", "bad": "red", "warn": "yellow"}
 
 
 def sessions(
@@ -78,17 +82,12 @@ def _where(row: Any) -> str:
 
 
 def _state(row: Any) -> str:
-    match state_of(row):
-        case "working":
-            return f"[green]{shown(row.activity or 'working')}[/green] [dim]{ago(row.activity_since)}[/dim]"
-        case "worker lost":
-            return "[red]worker lost[/red]"
-        case "resting":
-            return f"[yellow]{shown(row.activity or 'rests')}[/yellow] [dim]{until(row.resume_after)}[/dim]"
-        case "waiting":
-            return f"[yellow]{row.pending} waiting[/yellow]"
-        case quiet:  # idle or closed
-            return f"[red]{row.dead} dead[/red]" if row.dead else quiet
+    now = standing(row, datetime.now(UTC))
+    if now.tone == "quiet":
+        return f"[red]{row.dead} dead[/red]" if row.dead else now.word
+    span = until(now.moment) if now.moment is not None and now.moment > datetime.now(UTC) else ago(now.moment)
+    more = f", {row.pending} messages" if now.word == "waiting" and row.pending > 1 else ""
+    return f"[{_COLOURS[now.tone]}]{now.word}[/][dim]{shown(now.told(span))}{more}[/dim]"
 
 
 async def one_session(desk: Desk, fragment: str) -> str:

@@ -14,6 +14,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from adapters.events import Envelope
+from gateway.http.running_texts import RunningTexts
 from workers.events import ALL, CONFIRM_SECONDS, LOOK_AGAIN_SECONDS, obey_cancellation, read_envelope
 
 log = structlog.get_logger()
@@ -96,6 +97,7 @@ class News:
         self._client = client
         self._ears: set[Ear] = set()
         self._readers: defaultdict[str | None, set[Reader]] = defaultdict(set)
+        self._texts = RunningTexts()
         self._task: asyncio.Task[None] | None = None
         self._subscribed = asyncio.Event()
         self._closed = False
@@ -111,8 +113,9 @@ class News:
             self._ears.discard(ear)
 
     @contextlib.asynccontextmanager
-    async def listen(self, session_id: str | None) -> AsyncIterator[Reader]:
-        """Without Redis it begins as well: the reader is told when it is subscribed."""
+    async def listen(self, session_id: str | None, *, so_far: bool = False) -> AsyncIterator[Reader]:
+        """Without Redis it begins as well: the reader is told when it is subscribed. `so_far`: it begins with what
+        there is of the text that is just being written."""
         reader = Reader()
         self._open(reader)
         if not self._subscribed.is_set() and not self._closed:
@@ -121,6 +124,8 @@ class News:
                     await self._subscribed.wait()
             self._open(reader)  # it may have been closed meanwhile
         self._readers[session_id].add(reader)
+        if so_far and session_id is not None and (text := self._texts.so_far(session_id)) is not None:
+            reader.hear(text)
         try:
             yield reader
         finally:
@@ -178,12 +183,14 @@ class News:
                 self._subscribed.set()
 
     def _tell(self, raw: bytes) -> None:
-        if not self._readers or (item := read_envelope(raw)) is None:
+        if (item := read_envelope(raw)) is None:
             return
+        self._texts.hear(item)
         for session_id in (item.session, None):
             for reader in self._readers.get(session_id, ()):
                 reader.hear(item)
 
     def _lose(self) -> None:
+        self._texts.clear()
         for reader in self._all_readers():
             reader.lose()

@@ -63,6 +63,21 @@ async def test_asking_again_changes_nothing_that_was_decided(fleet: Fleet) -> No
     assert await fleet.rows(Approval) == [before]
 
 
+async def test_a_turn_that_goes_on_says_nothing_again(make_fleet: MakeFleet, launcher: Launcher) -> None:
+    fleet = await make_fleet(launcher.registry())
+    acts = "{think: hm}, {say: Off we go.}, {tool: launch}, {say: And again.}, {tool: launch}, {answer: '{result}'}"
+    await fleet.add_group(script=f"- play: [{acts}]")
+    await ask(fleet)
+    for _ in range(2):
+        [pending] = [row for row in await fleet.rows(Approval) if row.status == "pending"]
+        await decide(fleet, pending.id)
+        await fleet.answer_wakes()
+    told = {"thinking": "text", "message": "text", "tool_call": "id", "tool_result": "id", "result": "text"}
+    assert [row.payload[told[row.type]] for row in await fleet.events() if row.type in told] == [
+        "hm", "Off we go.", "call-1", "call-1", "And again.", "call-2", "call-2", "launched prod"
+    ]  # fmt: skip
+
+
 @pytest.mark.spec("C6", "M17")
 async def test_a_risky_call_waits_for_a_yes_and_is_done_once(fleet: Fleet, launcher: Launcher) -> None:
     approval = await ask(fleet)

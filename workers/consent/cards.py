@@ -130,7 +130,7 @@ async def answer_by_text(
     if not may_decide:
         return None
     cards = [card for card in await open_cards(conn, *place) if _chosen(card, said) is not None]
-    mine = [card for card in cards if await _may(conn, card, user_id)]
+    mine = [card for card in cards if await may_choose(conn, card, user_id)]
     asked = [card for card in mine if card.kind == "question"]
     if len({card.subject_id for card in asked}) == 1:
         return await _answer(conn, asked[0], said, user_id)
@@ -165,7 +165,8 @@ def _chosen(card: AnyRow, said: str) -> dict[str, Any] | None:
     return None
 
 
-async def _may(conn: AsyncConnection, card: AnyRow, user_id: str) -> bool:
+async def may_choose(conn: AsyncConnection, card: AnyRow, user_id: str) -> bool:
+    """Whether a press of theirs on a question's or an approval's card would count."""
     if card.kind == "approval":
         return await may_decide(conn, card.subject_id, user_id)
     question = await find_question(conn, card.subject_id)

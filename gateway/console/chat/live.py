@@ -7,14 +7,16 @@ look, and none twice. Only what is new or has changed is rendered."""
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 import structlog
 from fastapi.sse import ServerSentEvent
 
-from adapters.events import TextDelta, TurnEnded, TurnStarted
+from adapters.events import Envelope, TextDelta, TurnEnded, TurnStarted
 from gateway.console.chat.lines import Chat, Line, read_chat
 from gateway.console.rendering.templates import environment
+from gateway.console.timeline.writing import Writing
 from gateway.console.visitors import Guest
 from gateway.http.api.streams import CHECK_SECONDS, RETRY_MS, Allowed
 from gateway.http.news import News
@@ -27,6 +29,8 @@ TURN: Final = "chat"  # the one list of a chat's page
 _REST_SECONDS: Final = 0.2  # between two looks: while an agent writes, events come by the dozen
 _OF_WEB: Final = b'"channel":"web"'
 _BEHIND: Final = 500
+# What was written stays until the answer it has become is delivered, and for so long if there is none.
+_LATE_SECONDS: Final = 2.0
 
 
 class LiveChat:
@@ -39,7 +43,7 @@ class LiveChat:
         self._shown: dict[str, Line] = {}
         self._work = ""
         self._readers: dict[str, asyncio.Task[None]] = {}
-        self._settles = False
+        self._ended: dict[str, tuple[datetime, float]] = {}  # turns whose answers are to come: since when
         self._ready = False
 
     async def events(self, still: Callable[[], Awaitable[bool]]) -> AsyncIterator[ServerSentEvent]:
@@ -62,15 +66,16 @@ class LiveChat:
         try:
             with self._news.ear(words=_OF_WEB) as ear:
                 while not ear.closed and await allowed.still():
-                    chat = await self._db.read(lambda conn: read_chat(conn, self._guest.name))
+                    chat = await self._db.read(lambda conn: read_chat(conn, self._guest))
                     ear.sessions = {row.id for row in chat.sessions}
-                    for session_id in ear.sessions - self._readers.keys():
-                        self._readers[session_id] = asyncio.create_task(self._hear(session_id))
+                    for row in chat.sessions:
+                        if row.id not in self._readers:
+                            self._readers[row.id] = asyncio.create_task(self._hear(row.id, row.folder))
                     for event in await self._changes(chat):
                         await self._queue.put(event)
                     await self._say_ready()
                     await asyncio.sleep(_REST_SECONDS)
-                    await ear.wait()
+                    await (ear.wait(_LATE_SECONDS) if self._ended else ear.wait())
         except StoreError as error:
             log.warning("console.store_away", error=str(error))
         finally:
@@ -95,27 +100,51 @@ class LiveChat:
             {"key": line.key, "html": part, "before": following[line.key]}
             for line, part in zip(changed, html, strict=True)
         ]
-        said = any(line.key.startswith("out") and line.key not in self._shown for line in changed)
+        settled = self._settled(chat.lines)
         work = str(self._macros.working(chat.sessions))
         sent = []
-        if entries or self._settles:
-            patch = {"turn": TURN, "entries": entries, "settles": said or self._settles}
-            sent.append(ServerSentEvent(event="patch", data=patch))
+        if entries or settled:
+            sent.append(_patch(entries, settled))
         if self._work != work:
             sent.append(ServerSentEvent(event="part", data={"id": "working", "html": work}))
         self._shown, self._work = lines, work
-        self._settles = False
         return sent
+
+    def _settled(self, lines: Sequence[Line]) -> list[str]:
+        """Turns whose text is not being written any more: their answers are there, or there are none."""
+        late = asyncio.get_running_loop().time() - _LATE_SECONDS
+        settled = [
+            turn
+            for turn, (at, heard) in self._ended.items()
+            if heard < late or any(line.turn == turn and line.at >= at for line in lines)
+        ]
+        for turn in settled:
+            del self._ended[turn]
+        return settled
 
     def _write(self, lines: Sequence[Line]) -> list[str]:
         return [str(self._macros.line(line)) for line in lines]
 
-    async def _hear(self, session_id: str) -> None:
-        async with self._news.listen(session_id) as reader:
+    async def _hear(self, session_id: str, agent: str) -> None:
+        writing = Writing()
+        async with self._news.listen(session_id, so_far=True) as reader:
             while not reader.closed:
                 item = await reader.next(CHECK_SECONDS)
-                if item is not None and isinstance(item.event, TextDelta):
-                    event = ServerSentEvent(event="delta", data={"turn": TURN, "text": item.event.text})
-                    await self._queue.put(event)
-                elif item is not None and isinstance(item.event, TurnStarted | TurnEnded):
-                    self._settles = True  # what was written is an answer now, or void
+                if item is not None and item.turn is not None:
+                    await self._take(item, item.turn, agent, writing)
+
+    async def _take(self, item: Envelope, turn: str, agent: str, writing: Writing) -> None:
+        match item.event:
+            case TextDelta() as delta:
+                if (piece := writing.take(turn, delta)) is not None:
+                    data = {"turn": TURN, "by": agent, **piece}
+                    await self._queue.put(ServerSentEvent(event="delta", data=data))
+            case TurnEnded(status="completed"):
+                self._ended[turn] = (item.at, asyncio.get_running_loop().time())
+            case TurnStarted() | TurnEnded():  # what was written is void, or was said to nobody
+                self._ended.pop(turn, None)
+                await self._queue.put(_patch([], [turn]))
+
+
+def _patch(entries: list[dict[str, Any]], settled: list[str]) -> ServerSentEvent:
+    return ServerSentEvent(event="patch", data={"turn": TURN, "entries": entries, "settles": settled})

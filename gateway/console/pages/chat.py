@@ -34,7 +34,7 @@ def chat_pages(console: Console) -> APIRouter:
     channel = house.registry.channels.get(WEB)
 
     async def page(guest: Guest, notice: Notice | None = None) -> Response:
-        chat = await db.read(lambda conn: read_chat(conn, guest.name))
+        chat = await db.read(lambda conn: read_chat(conn, guest))
         return await console.show_beside(guest, "chat.html", notice=notice, chat=chat, key=new_id())
 
     @router.get("")

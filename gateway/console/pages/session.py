@@ -17,10 +17,11 @@ from gateway.console.forms.choices import choices
 from gateway.console.security import COOKIE
 from gateway.console.timeline.history import History, read_history
 from gateway.console.timeline.live import live_timeline
-from gateway.console.timeline.pen import Pen, state_in_words
+from gateway.console.timeline.pen import Pen
 from gateway.console.visitors import Guest
 from gateway.http.api.forms import RowId
 from gateway.http.belongings import session_of
+from gateway.session_words import standing
 from models.base import AnyRow, new_id
 from models.browsing import find_shown_session
 from models.sign_ins import find_visitor
@@ -162,7 +163,7 @@ def session_pages(console: Console) -> APIRouter:
 def _shown(console: Console, guest: Guest, session: AnyRow, history: History, before: int | None) -> dict[str, Any]:
     return {
         "session": session,
-        "state": state_in_words(session),
+        "standing": standing(session, session.at),
         "turns": history.turns,
         "waiting": history.waiting if before is None else [],
         "earlier": history.earlier,

@@ -9,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.console.console import Console
 from gateway.console.visitors import Guest
 from gateway.http.api.forms import read_point
+from gateway.session_words import standing
 from models.base import AnyRow, storable
-from models.browsing import Point, sessions_page, state_of
+from models.browsing import Point, sessions_page
 from models.groups import agent_groups
 
 _SHOWN: Final = 50
@@ -44,7 +45,7 @@ def sessions_pages(console: Console) -> APIRouter:
         agents = [row.folder for row in groups if guest.reach.includes(row.id)]
         asked = {"agent": agent, "status": status, "q": q, "after": after}
         return console.show(
-            guest, "sessions.html", rows=shown, older=older, agents=agents, asked=asked, state_of=state_of
+            guest, "sessions.html", rows=shown, older=older, agents=agents, asked=asked, standing=standing
         )
 
     return router

@@ -47,6 +47,11 @@ def since(moment: datetime | None) -> str:
     return "–" if moment is None else span((datetime.now(UTC) - moment).total_seconds())
 
 
+def apart(moment: datetime) -> str:
+    """How long ago, or how far ahead, for words around it that say which."""
+    return span(abs((datetime.now(UTC) - moment).total_seconds()))
+
+
 def instant(moment: datetime | None) -> str:
     """Whole, for the `title` of a shorter word."""
     return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
@@ -73,6 +78,7 @@ def pretty_line(value: Any) -> str:
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "ago": ago,
+    "apart": apart,
     "brief": brief,
     "duration": duration,
     "instant": instant,

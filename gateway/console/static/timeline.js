@@ -51,12 +51,33 @@
     return byId(`entries-${turn}`);
   }
 
+  function element(name, className, text = "") {
+    const made = document.createElement(name);
+    made.className = className;
+    made.textContent = text;
+    return made;
+  }
+
+  // What is being written; in a chat, as the line it will be.
+  function live(from, by) {
+    const entry = element("li", "entry entry-live");
+    entry.id = `live-${from}`;
+    const frame = element("div", by ? "bubble bubble-out" : "");
+    if (by) {
+      const name = element("p", "by");
+      name.append(element("b", "", by));
+      frame.append(name);
+    }
+    entry.append(frame);
+    return entry;
+  }
+
   const shown = {
     patch({ turn, shell, head, entries, settles }) {
       if (!listOf(turn) && shell) byId("turns").append(made(shell));
       const list = listOf(turn);
       if (!list) return;
-      if (settles) byId(`live-${turn}`)?.remove();
+      for (const written of settles) byId(`live-${written}`)?.remove();
       for (const entry of entries) put(list, entry.key, entry.html, entry.before);
       if (head) {
         const fresh = made(head);
@@ -66,21 +87,20 @@
       byId("begin")?.remove();
     },
 
-    delta({ turn, text }) {
+    // `begins`: another text, under what there is. `partly`: its beginning was missed, so that it is only said of.
+    delta({ turn, from, by, text, begins, partly }) {
       const list = listOf(turn);
       if (!list) return;
-      let live = byId(`live-${turn}`);
-      if (!live) {
-        live = document.createElement("li");
-        live.id = `live-${turn}`;
-        live.className = "entry entry-live";
-        const words = document.createElement("div");
-        words.className = "streaming";
+      if (!byId(`live-${from}`)) list.append(live(from, by));
+      const frame = byId(`live-${from}`).firstElementChild;
+      if (begins) frame.querySelector(".partly")?.remove();
+      if (begins || !frame.querySelector(".streaming")) {
+        const words = element("div", "streaming");
         words.dir = "auto";
-        live.append(words);
-        list.append(live);
+        frame.append(words);
       }
-      live.firstElementChild.append(text);
+      frame.lastElementChild.classList.toggle("partly", partly);
+      frame.lastElementChild.append(partly ? "writing …" : text);
     },
 
     thought({ turn, key, text, html }) {
@@ -147,9 +167,9 @@
   }
 
   setInterval(() => {
-    for (const part of document.querySelectorAll("[data-since]")) {
-      const seconds = (Date.now() - Date.parse(part.dataset.since)) / 1000;
-      const words = seconds < 0 ? `in ${span(-seconds)}` : span(seconds);
+    for (const part of document.querySelectorAll("[data-since], [data-until]")) {
+      const { since, until } = part.dataset;
+      const words = span(Math.max(0, since ? Date.now() - Date.parse(since) : Date.parse(until) - Date.now()) / 1000);
       if (part.textContent !== words) part.textContent = words;
     }
   }, 1000);
@@ -164,18 +184,11 @@
   }
 
   function optimistic(text) {
-    const line = document.createElement("li");
-    line.className = "entry entry-received sending";
-    const bubble = document.createElement("div");
-    bubble.className = "bubble bubble-in";
-    const words = document.createElement("div");
-    words.className = "plain";
+    const line = element("li", "entry entry-received sending");
+    const bubble = element("div", "bubble bubble-in");
+    const words = element("div", "plain", text);
     words.dir = "auto";
-    words.textContent = text;
-    const state = document.createElement("p");
-    state.className = "small muted";
-    state.textContent = "sending …";
-    bubble.append(words, state);
+    bubble.append(words, element("p", "small muted", "sending …"));
     line.append(bubble);
     keepingPlace(() => byId(page.dataset.lines ?? "waiting").append(line));
     document.scrollingElement.scrollTop = document.scrollingElement.scrollHeight;

@@ -32,6 +32,7 @@ from gateway.console.timeline.entries import Asked, Call, Entry, Sent
 from gateway.console.timeline.joining import join
 from gateway.console.timeline.pen import Pen
 from gateway.console.timeline.turn_view import TurnView
+from gateway.console.timeline.writing import Writing
 from gateway.http.api.streams import RETRY_MS, Allowed
 from gateway.http.news import News, Reader
 from models.browsing import find_shown_session
@@ -71,7 +72,7 @@ async def live_timeline(
     allowed = Allowed(still)
     live = LiveTimeline(db, pen)
     try:
-        async with news.listen(pen.session.id) as reader:
+        async with news.listen(pen.session.id, so_far=True) as reader:
             await live.begin(after)
             # Pieces of text are not kept: who is about to cause some waits for this.
             yield ServerSentEvent(event="ready", data={})
@@ -103,6 +104,7 @@ class LiveTimeline:
         self._db = db
         self._pen = pen
         self._turn: TurnView | None = None
+        self._writing = Writing()
         self._looked = 0.0
         self._shown: dict[str, str] = {}  # parts that stand outside of turns, as they were sent last
 
@@ -124,7 +126,8 @@ class LiveTimeline:
     async def take(self, item: Envelope) -> list[ServerSentEvent]:
         event = item.event
         if isinstance(event, TextDelta):
-            return [ServerSentEvent(event="delta", data={"turn": item.turn, "text": event.text})]
+            piece = self._writing.take(item.turn, event)
+            return [ServerSentEvent(event="delta", data={"turn": item.turn, **piece})] if piece is not None else []
         if isinstance(event, ToolProgress):
             key = self._running(event.id)
             return [ServerSentEvent(event="progress", data={"key": key, "seconds": event.elapsed})] if key else []
@@ -208,7 +211,8 @@ class LiveTimeline:
             {"key": entry.key, "html": part, "before": following[entry.key]}
             for entry, part in zip(new, html, strict=True)
         ]
-        return {"turn": turn.id, "head": self._pen.head(turn), "entries": entries, "settles": settles}
+        settled = [turn.id] if settles else []
+        return {"turn": turn.id, "head": self._pen.head(turn), "entries": entries, "settles": settled}
 
     def _thought(self, seq: int, entry: Entry, piece: str) -> ServerSentEvent:
         assert self._turn is not None

@@ -7,8 +7,8 @@ from gateway.console.rendering.templates import environment
 from gateway.console.timeline.entries import Entry
 from gateway.console.timeline.turn_view import TurnView
 from gateway.console.visitors import Guest
+from gateway.session_words import standing
 from models.base import AnyRow
-from models.browsing import state_of
 
 
 class Pen:
@@ -30,21 +30,4 @@ class Pen:
         return str(self._macros.waiting(rows))
 
     def state(self, session: AnyRow) -> str:
-        return str(self._macros.state(session, *state_in_words(session)))
-
-
-def state_in_words(session: AnyRow) -> tuple[str, str, str, Any]:
-    """A word, its colour, what it is at, and since when (or until when, if that is ahead)."""
-    match state_of(session):
-        case "working":
-            return "at work", "busy", session.activity or "", session.activity_since
-        case "worker lost":
-            return "worker lost", "bad", "another goes on when its time has run out", session.lease_expires_at
-        case "resting":
-            return "resting", "warn", session.activity or "", session.resume_after
-        case "waiting":
-            return "waiting", "warn", "for a worker", session.woken_at
-        case "closed":
-            return "closed", "quiet", "", session.activity_since
-        case _:
-            return "idle", "quiet", "", session.last_active
+        return str(self._macros.state(session, standing(session, session.at)))
