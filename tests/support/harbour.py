@@ -27,10 +27,10 @@ from workers.operations.wirings import Listening, put_wiring
 
 # Folder, name, what it costs a day, the model it is said to run on.
 AGENTS: Final = (
-    ("harbourmaster", "Harbour master", 2.4, "claude-opus-4-8"),
-    ("researcher", "Researcher", 3.1, "claude-opus-4-8"),
-    ("invoices", "Invoices", 0.9, "gpt-5.2"),
-    ("translator", "Translator", 0.35, "claude-haiku-4-5"),
+    ("harbourmaster", "Harbour master", 2.4, "claude-opus-5-5"),
+    ("researcher", "Researcher", 3.1, "claude-sonnet-5-5"),
+    ("invoices", "Invoices", 0.9, "gpt-6-sol"),
+    ("translator", "Translator", 0.35, "claude-haiku-5-5"),
 )
 PLACES: Final = (
     ("harbourmaster", "web", "ada"),
@@ -183,7 +183,7 @@ async def _work(fleet: Fleet) -> None:
         at_work = {"activity": activity, "activity_since": now(-float(seconds)), "turn_seq": session.turn_seq + 1}
         await fleet.execute(update(Session).where(Session.id == session.id).values(**at_work, **lease))
         turn = {"session_id": session.id, "number": session.turn_seq + 1, "status": "running", "attempt": attempt}
-        turn |= {"provider": "anthropic", "model": "claude-opus-4-8", "worker": "agent@quay-1", "lease_token": 2}
+        turn |= {"provider": "anthropic", "model": "claude-opus-5-5", "worker": "agent@quay-1", "lease_token": 2}
         await fleet.insert(Turn, turn | {"id": new_id(), "started_at": datetime.now(UTC) - timedelta(seconds=seconds)})
     letter = (await fleet.inbox())[0]
     dead = {"status": "failed", "error": "the provider refused the key", "error_class": "auth"}
