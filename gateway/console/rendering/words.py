@@ -67,8 +67,15 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def pretty_line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+def plainly(value: Any) -> str:
+    """A detail of something done, without the signs of JSON: `yes`, `a, b`, `sticky: yes`."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(plainly(one) for one in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {plainly(one)}" for name, one in value.items())
+    return str(value)
 
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
@@ -79,8 +86,8 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "markdown": markdown,
     "marked": marked,
     "money": usd,
+    "plainly": plainly,
     "pretty": pretty,
-    "pretty_line": pretty_line,
     "sentence": sentence,
     "short": short,
     "since": since,
