@@ -656,7 +656,7 @@ async def test_of_a_provider_is_said_what_is_missing_and_how_to_get_it(
     told = text_of(await ada.get("/providers/list"))
     assert "set ANTHROPIC_API_KEY where the workers run" in told
     assert "nobody reads agent.scripted : celery -A workers.app worker -Q agent.scripted" in told
-    assert "limited until in 4 min 429: &lt;slowly&gt;" in told
+    assert "limited for 4 min more 429: &lt;slowly&gt;" in told
     await gateway.fleet.db.transact(lambda conn: note_success(conn, "scripted", ""))
     assert "limited" in text_of(await ada.get("/providers/list")), "programs are not started for every look"
     assert "limited" not in text_of(await ada.get("/providers/list?again=true"))

@@ -140,7 +140,7 @@ async def _spend(fleet: Fleet) -> None:
                     "session_id": session.id,
                     "turn_id": turns[session.id],
                     "user_id": "web:ada",
-                    "provider": "openai" if model.startswith("gpt") else "anthropic",
+                    "provider": _provider(model),
                     "model": model,
                     "input_tokens": int(usd * weight * 90_000),
                     "output_tokens": int(usd * weight * 11_000),
@@ -151,6 +151,10 @@ async def _spend(fleet: Fleet) -> None:
                 }
             )
     await fleet.insert(Usage, *rows)
+
+
+def _provider(model: str) -> str:
+    return "openai" if model.startswith("gpt") else "anthropic"
 
 
 async def _past_turns(fleet: Fleet) -> None:
@@ -173,17 +177,17 @@ async def _past_turns(fleet: Fleet) -> None:
 async def _work(fleet: Fleet) -> None:
     """Turns that are under way, and a letter that is dead."""
     doing = (
-        ("calling model", 12, 1),
-        ("tool: search_files", 4, 1),
-        ("tool: run_command", 95, 2),
+        ("calling model", 12, 1, "claude-sonnet-5-5"),
+        ("tool: search_files", 4, 1, "gpt-6-sol"),
+        ("tool: run_command", 95, 2, "claude-haiku-5-5"),
     )
     sessions = await fleet.sessions()
-    for (activity, seconds, attempt), session in zip(doing, sessions[1:], strict=False):
+    for (activity, seconds, attempt, model), session in zip(doing, sessions[1:], strict=False):
         lease = {"lease_owner": "agent@quay-1", "lease_expires_at": now(3600.0)}
         at_work = {"activity": activity, "activity_since": now(-float(seconds)), "turn_seq": session.turn_seq + 1}
         await fleet.execute(update(Session).where(Session.id == session.id).values(**at_work, **lease))
         turn = {"session_id": session.id, "number": session.turn_seq + 1, "status": "running", "attempt": attempt}
-        turn |= {"provider": "anthropic", "model": "claude-opus-5-5", "worker": "agent@quay-1", "lease_token": 2}
+        turn |= {"provider": _provider(model), "model": model, "worker": "agent@quay-1", "lease_token": 2}
         await fleet.insert(Turn, turn | {"id": new_id(), "started_at": datetime.now(UTC) - timedelta(seconds=seconds)})
     letter = (await fleet.inbox())[0]
     dead = {"status": "failed", "error": "the provider refused the key", "error_class": "auth"}

@@ -47,6 +47,11 @@ def since(moment: datetime | None) -> str:
     return "–" if moment is None else span((datetime.now(UTC) - moment).total_seconds())
 
 
+def until(moment: datetime | None) -> str:
+    """How long from now; nothing is left of what is past."""
+    return "–" if moment is None else span(max((moment - datetime.now(UTC)).total_seconds(), 0.0))
+
+
 def instant(moment: datetime | None) -> str:
     """Whole, for the `title` of a shorter word."""
     return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
@@ -94,4 +99,5 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "spoken": spoken,
     "tokens": tokens,
     "tone": tone,
+    "until": until,
 }
