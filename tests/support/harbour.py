@@ -71,6 +71,14 @@ SCRIPT: Final = """
 
         - Berth 7 takes the *Halcyon* until **05:40**.
         - Berth 12 is dredged on Thursday.
+- when: "differs"
+  play:
+    - say: "Order 4711 was for eight bollards, and nine are invoiced."
+    - tool: write_file
+      with:
+        path: "letters/hansen.md"
+        content: "Dear Hansen & Sons, your invoice 2026-118 has nine bollards. We ordered eight."
+    - answer: "The letter to Hansen & Sons is written."
 - play: [{tool: clock}, {answer: "Done: {texts}"}]
 """
 
@@ -82,7 +90,8 @@ async def settle_in(fleet: Fleet) -> None:
         script = {"script": OptionValue(SCRIPT.lstrip())}
         await add_group(house, "cli", folder, Changes(name=name, provider="scripted", options=script))
     await update_group(house, "cli", "researcher", Changes(budget={"daily_usd": 5.0}))
-    await update_group(house, "cli", "invoices", Changes(budget={"daily_usd": 1.0}))
+    asks = {"approve": ["write_file"]}
+    await update_group(house, "cli", "invoices", Changes(budget={"daily_usd": 1.0}, policy=asks))
     for folder, channel, chat in PLACES:
         await put_wiring(house, "cli", folder, channel, chat, Listening(), "public")
     await put_wiring(house, "cli", "translator", "local", "crew", Listening(mention_only=True, per_thread=True))
@@ -94,6 +103,9 @@ async def settle_in(fleet: Fleet) -> None:
     for said in ("Good morning! What are the tides today?", "Thanks. And where do we put the Meridian?"):
         await fleet.send(said, **ada)
         await fleet.settle_down()
+    crm = {"agent_group": "invoices", "channel_type": "webhook", "platform_id": "crm", "sender_id": "grace"}
+    await fleet.send("The invoice of Hansen & Sons differs from their order. What now?", **crm)
+    await fleet.settle_down()
     for folder, prompt, cron in TASKS:
         at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
         await fleet.send(prompt, agent_group=folder, kind="task", recurrence=cron, process_after=at)

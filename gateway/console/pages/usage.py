@@ -48,6 +48,7 @@ def usage_pages(console: Console) -> APIRouter:
         if by == "day":
             found["rows"].sort(key=lambda row: row.key[0] or "", reverse=True)
         asked = {"days": days, "by": by}
-        return console.show(guest, "usage.html", **found, chart=chart, asked=asked, bys=BYS, spans=SPANS, parts_of=parts_of)
+        words: dict[str, Any] = {"asked": asked, "bys": BYS, "spans": SPANS, "parts_of": parts_of}
+        return console.show(guest, "usage.html", **found, chart=chart, **words)
 
     return router

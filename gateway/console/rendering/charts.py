@@ -143,8 +143,8 @@ def _column(
             )
         )
     dearest = sorted((part for part in parts if parts[part] > 0), key=lambda part: -parts[part])
-    lines = [f"{day.day} {day:%b}: {money(sum(parts.values()))}", *(f"{part}: {money(parts[part])}" for part in dearest)]
-    said = "\n".join(lines[: _LINES + 1])
+    lines = [f"{part}: {money(parts[part])}" for part in dearest[:_LINES]]
+    said = "\n".join([f"{day.day} {day:%b}: {money(sum(parts.values()))}", *lines])
     back = Markup('<g><title>{said}</title><rect class="part-back" x="{x}" y="0" width="{w}" height="{h}"/>').format(
         said=said, x=round(left, 2), w=round(width, 2), h=_HEIGHT
     )
