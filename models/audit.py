@@ -36,9 +36,23 @@ async def note(
     await conn.execute(insert(Audit).values(**line))
 
 
-async def list_audit(conn: AsyncConnection, limit: int, before: str | None = None) -> list[AnyRow]:
-    """The latest first, with the agent's folder; `before`: the id of the last line that was seen."""
+async def list_audit(
+    conn: AsyncConnection,
+    limit: int,
+    before: str | None = None,
+    *,
+    who: str | None = None,
+    act: str | None = None,
+    agent: str | None = None,
+) -> list[AnyRow]:
+    """The latest first, with the agent's folder; `before`: the id of the last line that was seen. `who` and `act` need
+    only be begun (`dead` for all that is done with dead letters); `agent` is a folder."""
     query = select(Audit.__table__, AgentGroup.folder).outerjoin(AgentGroup, AgentGroup.id == Audit.agent_group_id)
     if before is not None:
         query = query.where(Audit.id < before)  # ids sort by time
+    for column, begun in ((Audit.who, who), (Audit.act, act)):
+        if begun is not None:
+            query = query.where(column.startswith(begun, autoescape=True))
+    if agent is not None:
+        query = query.where(AgentGroup.folder == agent)
     return list((await conn.execute(query.order_by(Audit.id.desc()).limit(limit))).all())

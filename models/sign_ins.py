@@ -58,14 +58,15 @@ async def find_link(conn: AsyncConnection, secret: str) -> bool:
     return bool((await conn.execute(select(select(SignIn.id).where(_is_open(secret)).exists()))).scalar_one())
 
 
-async def use_link(conn: AsyncConnection, secret: str, browser_secret: str) -> bool:
-    """The first in time is signed in. False: there is no such link, it is over, or somebody had it."""
+async def use_link(conn: AsyncConnection, secret: str, browser_secret: str) -> str | None:
+    """The first in time is signed in, and this is who they are. None: there is no such link, it is over, or somebody
+    had it."""
     statement = update(SignIn).where(_is_open(secret)).values(used_at=now()).returning(SignIn.user_id, SignIn.scopes)
     link = (await conn.execute(statement)).one_or_none()
     if link is None:
-        return False
+        return None
     await _put_browser(conn, browser_secret, user_id=link.user_id, scopes=link.scopes, token_id=None)
-    return True
+    return str(link.user_id)
 
 
 def _is_open(secret: str) -> ColumnElement[bool]:

@@ -197,6 +197,57 @@ async def test_the_button_of_a_link_works_too(gateway: Gateway) -> None:
 
 
 @pytest.mark.spec("G3")
+async def test_who_comes_in_and_goes_is_in_the_audit_log_and_who_is_refused_is_not(gateway: Gateway) -> None:
+    token, link, browser = await make_token(gateway), new_secret(), {"Accept": "text/html"}
+    await gateway.fleet.db.transact(lambda conn: add_link(conn, "cli", "operator", link))
+    before = len(await gateway.fleet.rows(Audit))
+    for _ in range(3):
+        assert (await sign_in(gateway, token[:-1])).status_code == 403
+        assert (await gateway.client.get(f"/console/enter?code={link[:-1]}", headers=BY_HAND)).status_code == 403
+    assert len(await gateway.fleet.rows(Audit)) == before
+    by_token = Aboard(gateway, "ada", cookie_of(await sign_in(gateway, token)))
+    await gateway.client.get(f"/console/enter?code={link}", headers=BY_HAND | browser)
+    assert (await gateway.client.get(f"/console/enter?code={link}", headers=BY_HAND)).status_code == 403
+    page = text_of(await by_token.get("/audit?act=console"))
+    assert (await by_token.post("/sign-out")).status_code == 303
+    lines = sorted(await gateway.fleet.rows(Audit), key=lambda row: row.id)[before:]
+    [token_row] = await gateway.fleet.db.read(list_tokens)
+    assert [(row.who, row.act, row.target, row.detail) for row in lines] == [
+        ("web:ada", "console.sign_in", "web:ada", {"by": "token", "token": token_row.id}),
+        ("web:operator", "console.sign_in", "web:operator", {"by": "link"}),
+        ("web:ada", "console.sign_out", "web:ada", {}),
+    ]
+    assert page.count("console.sign_in") == 2
+    assert "token.add" not in page
+
+
+@pytest.mark.spec("G3")
+async def test_the_audit_log_is_narrowed_by_who_what_and_agent(
+    gateway: Gateway, ada: Aboard, group: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.console.pages.audit._SHOWN", 2)
+    assert "Nothing was done yet" in (await ada.get("/audit")).text
+    await make_token(gateway, "100%")
+    await ada.post("/wirings/new", {"agent": "demo", "channel": "fake", "chat": "plaza", "scope": "all"})
+    for name in ("Demo", "Other", "Third"):
+        await ada.post("/groups/demo", {"name": name, "provider": "scripted"})
+
+    async def rows(query: str) -> tuple[list[str], str]:
+        page = await ada.get(f"/audit?{query}")
+        more = re.search(r'href="/console/audit\?([^"]+)" rel="next"', page.text)
+        return re.findall(r'class="chip mono"[^>]*>([^<]+)<', page.text), html.unescape(more[1]) if more else ""
+
+    assert await rows("who=cli") == (["token.add"], "")
+    assert await rows("act=wiring") == (["wiring.put"], "")
+    assert await rows("who=web%3Aada&agent=demo&act=wiring.put") == (["wiring.put"], "")
+    assert await rows("who=%25") == ([], "")  # as it is written, and not any
+    first, older = await rows("agent=demo&act=group")
+    assert first == ["group.update"] * 2
+    assert (await rows(older))[0] == ["group.update"]
+    assert "Show all" in (await ada.get("/audit?act=nothing")).text
+
+
+@pytest.mark.spec("G3")
 @ONE_DATABASE
 async def test_signing_out_ends_it_also_for_a_copy_of_the_cookie(gateway: Gateway, ada: Aboard) -> None:
     answer = await ada.post("/sign-out")
@@ -573,7 +624,7 @@ async def test_a_busy_fleet_is_told_in_numbers(gateway: Gateway, ada: Aboard) ->
     finally:
         await redis.delete(stray)
         await redis.aclose()
-    for said in ("runs search_files", "attempt 2", "waits for a person", "14 of 40", "1 waits for people", stray):
+    for said in ("runs search_files", "attempt 2", "waits for a person", "14 of 40", "2 wait for people", stray):
         assert said in overview, said
     assert f"longshore queues rescue '{stray}'" in (await ada.get("/overview/now")).text.replace("&#39;", "'")
     pace = [int(number) for number in re.findall(r"UTC: (\d+)", (await ada.get("/overview/pace")).text)]
@@ -589,7 +640,7 @@ async def test_a_busy_fleet_is_told_in_numbers(gateway: Gateway, ada: Aboard) ->
     page = await ada.get("/usage?days=7&by=day")
     assert len(re.findall(r"<title>", page.text)) == 1 + 7, "a column for each day"
     counts = await ada.get("/counts")
-    assert re.search(r'id="count-inbox"[^>]*>1<', counts.text)
+    assert re.search(r'id="count-inbox"[^>]*>2<', counts.text)
 
 
 @pytest.mark.spec("G3")
@@ -605,7 +656,7 @@ async def test_of_a_provider_is_said_what_is_missing_and_how_to_get_it(
     told = text_of(await ada.get("/providers/list"))
     assert "set ANTHROPIC_API_KEY where the workers run" in told
     assert "nobody reads agent.scripted : celery -A workers.app worker -Q agent.scripted" in told
-    assert "limited until in 4 min 429: &lt;slowly&gt;" in told
+    assert "limited for 4 min more 429: &lt;slowly&gt;" in told
     await gateway.fleet.db.transact(lambda conn: note_success(conn, "scripted", ""))
     assert "limited" in text_of(await ada.get("/providers/list")), "programs are not started for every look"
     assert "limited" not in text_of(await ada.get("/providers/list?again=true"))

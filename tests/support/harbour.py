@@ -27,10 +27,10 @@ from workers.operations.wirings import Listening, put_wiring
 
 # Folder, name, what it costs a day, the model it is said to run on.
 AGENTS: Final = (
-    ("harbourmaster", "Harbour master", 2.4, "claude-opus-4-8"),
-    ("researcher", "Researcher", 3.1, "claude-opus-4-8"),
-    ("invoices", "Invoices", 0.9, "gpt-5.2"),
-    ("translator", "Translator", 0.35, "claude-haiku-4-5"),
+    ("harbourmaster", "Harbour master", 2.4, "claude-opus-5-5"),
+    ("researcher", "Researcher", 3.1, "claude-sonnet-5-5"),
+    ("invoices", "Invoices", 0.9, "gpt-6-sol"),
+    ("translator", "Translator", 0.35, "claude-haiku-5-5"),
 )
 PLACES: Final = (
     ("harbourmaster", "web", "ada"),
@@ -71,6 +71,14 @@ SCRIPT: Final = """
 
         - Berth 7 takes the *Halcyon* until **05:40**.
         - Berth 12 is dredged on Thursday.
+- when: "differs"
+  play:
+    - say: "Order 4711 was for eight bollards, and nine are invoiced."
+    - tool: write_file
+      with:
+        path: "letters/hansen.md"
+        content: "Dear Hansen & Sons, your invoice 2026-118 has nine bollards. We ordered eight."
+    - answer: "The letter to Hansen & Sons is written."
 - play: [{tool: clock}, {answer: "Done: {texts}"}]
 """
 
@@ -82,7 +90,8 @@ async def settle_in(fleet: Fleet) -> None:
         script = {"script": OptionValue(SCRIPT.lstrip())}
         await add_group(house, "cli", folder, Changes(name=name, provider="scripted", options=script))
     await update_group(house, "cli", "researcher", Changes(budget={"daily_usd": 5.0}))
-    await update_group(house, "cli", "invoices", Changes(budget={"daily_usd": 1.0}))
+    asks = {"approve": ["write_file"]}
+    await update_group(house, "cli", "invoices", Changes(budget={"daily_usd": 1.0}, policy=asks))
     for folder, channel, chat in PLACES:
         await put_wiring(house, "cli", folder, channel, chat, Listening(), "public")
     await put_wiring(house, "cli", "translator", "local", "crew", Listening(mention_only=True, per_thread=True))
@@ -94,6 +103,9 @@ async def settle_in(fleet: Fleet) -> None:
     for said in ("Good morning! What are the tides today?", "Thanks. And where do we put the Meridian?"):
         await fleet.send(said, **ada)
         await fleet.settle_down()
+    crm = {"agent_group": "invoices", "channel_type": "webhook", "platform_id": "crm", "sender_id": "grace"}
+    await fleet.send("The invoice of Hansen & Sons differs from their order. What now?", **crm)
+    await fleet.settle_down()
     for folder, prompt, cron in TASKS:
         at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
         await fleet.send(prompt, agent_group=folder, kind="task", recurrence=cron, process_after=at)
@@ -140,7 +152,7 @@ async def _spend(fleet: Fleet) -> None:
                     "session_id": session.id,
                     "turn_id": turns[session.id],
                     "user_id": "web:ada",
-                    "provider": "openai" if model.startswith("gpt") else "anthropic",
+                    "provider": _provider(model),
                     "model": model,
                     "input_tokens": int(usd * weight * 90_000),
                     "output_tokens": int(usd * weight * 11_000),
@@ -151,6 +163,10 @@ async def _spend(fleet: Fleet) -> None:
                 }
             )
     await fleet.insert(Usage, *rows)
+
+
+def _provider(model: str) -> str:
+    return "openai" if model.startswith("gpt") else "anthropic"
 
 
 async def _past_turns(fleet: Fleet) -> None:
@@ -173,17 +189,17 @@ async def _past_turns(fleet: Fleet) -> None:
 async def _work(fleet: Fleet) -> None:
     """Turns that are under way, and a letter that is dead."""
     doing = (
-        ("calling model", 12, 1),
-        ("tool: search_files", 4, 1),
-        ("tool: run_command", 95, 2),
+        ("calling model", 12, 1, "claude-sonnet-5-5"),
+        ("tool: search_files", 4, 1, "gpt-6-sol"),
+        ("tool: run_command", 95, 2, "claude-haiku-5-5"),
     )
     sessions = await fleet.sessions()
-    for (activity, seconds, attempt), session in zip(doing, sessions[1:], strict=False):
+    for (activity, seconds, attempt, model), session in zip(doing, sessions[1:], strict=False):
         lease = {"lease_owner": "agent@quay-1", "lease_expires_at": now(3600.0)}
         at_work = {"activity": activity, "activity_since": now(-float(seconds)), "turn_seq": session.turn_seq + 1}
         await fleet.execute(update(Session).where(Session.id == session.id).values(**at_work, **lease))
         turn = {"session_id": session.id, "number": session.turn_seq + 1, "status": "running", "attempt": attempt}
-        turn |= {"provider": "anthropic", "model": "claude-opus-4-8", "worker": "agent@quay-1", "lease_token": 2}
+        turn |= {"provider": _provider(model), "model": model, "worker": "agent@quay-1", "lease_token": 2}
         await fleet.insert(Turn, turn | {"id": new_id(), "started_at": datetime.now(UTC) - timedelta(seconds=seconds)})
     letter = (await fleet.inbox())[0]
     dead = {"status": "failed", "error": "the provider refused the key", "error_class": "auth"}

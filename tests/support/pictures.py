@@ -11,7 +11,7 @@ from typing import Final
 
 from playwright.async_api import Page
 
-from models import schema
+from models import PendingQuestion, schema
 from tests.support.aboard import Aboard, come_aboard, console_gateway
 from tests.support.browser import open_browser
 from tests.support.harbour import settle_in
@@ -25,7 +25,7 @@ TAKEN: Final[tuple[tuple[str, str, dict[str, bool]], ...]] = (
     ("overview-phone", "/", {"phone": True}),
     ("session", "/sessions/{session}", {}),
     ("session-phone", "/sessions/{session}", {"phone": True}),
-    ("inbox", "/inbox", {"dark": True}),
+    ("inbox", "/inbox", {}),
     ("schedules", "/schedules", {}),
     ("providers", "/providers", {}),
     ("usage", "/usage", {}),
@@ -40,10 +40,10 @@ async def take(folder: Path, work: Path, redis_url: str) -> None:
     async with console_gateway(database, redis_url, work) as gateway, open_browser() as browsing:
         ada = await come_aboard(gateway)
         await settle_in(gateway.fleet)
-        session = next(row for row in await gateway.fleet.sessions() if row.resume_after is not None)
+        [session] = [row.session_id for row in await gateway.fleet.rows(PendingQuestion)]
         for name, path, look in TAKEN:
             page = await browsing.open(**look)
-            await _take(page, ada, path.format(session=session.id), folder / f"{name}.png")
+            await _take(page, ada, path.format(session=session), folder / f"{name}.png")
             await page.context.close()
 
 

@@ -32,7 +32,7 @@ def inbox_pages(console: Console) -> APIRouter:
         async def read(conn: AsyncConnection) -> dict[str, Any]:
             approvals = await approvals_for(conn, guest.user_id)
             questions = await questions_for(conn, guest.user_id)
-            return {"approvals": approvals, "questions": questions, "asked_by": await _askers(conn, approvals)}
+            return {"waiting": _in_order(approvals, questions), "asked_by": await _askers(conn, approvals)}
 
         return console.show(guest, "inbox.html", **await db.read(read))
 
@@ -76,6 +76,12 @@ def inbox_pages(console: Console) -> APIRouter:
         return console.show(guest, "card.html", what=what, row=await db.read(find))
 
     return router
+
+
+def _in_order(approvals: list[AnyRow], questions: list[AnyRow]) -> list[tuple[str, AnyRow]]:
+    """The oldest first, and so what is new last: nothing comes between a person's eye and the button they press."""
+    waiting = [("approval", row) for row in approvals] + [("question", row) for row in questions]
+    return sorted(waiting, key=lambda one: (one[1].created_at, one[1].id))
 
 
 async def _askers(conn: AsyncConnection, approvals: list[AnyRow]) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Replays: saying a session's messages again on another provider or model, and both beside each other, turn by turn."""
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -37,6 +38,20 @@ class Compared:
     @property
     def is_same(self) -> bool:
         return self.pieces is not None and all(piece.op == "same" for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Of one side, over the turns that have ended on both. None: of some of them it is not known."""
+
+    output_tokens: int
+    cost_usd: float | None
+    seconds: float | None
+
+    @classmethod
+    def of(cls, sides: Sequence[Side]) -> "Totals":
+        costs, spans = _sum(side.cost_usd for side in sides), _sum(side.seconds for side in sides)
+        return cls(sum(side.output_tokens for side in sides), costs, spans)
 
 
 def replay_pages(console: Console) -> APIRouter:
@@ -89,10 +104,23 @@ def replay_pages(console: Console) -> APIRouter:
             raise HTTPException(404, "this session is no replay: its page has a form that makes one")
         following = after + PAIRS if len(pairs) > PAIRS else None
         compared = await asyncio.to_thread(lambda: [Compared(pair, _difference(pair)) for pair in pairs[:PAIRS]])
+        pairs_over = [one.pair for one in compared if one.is_over and one.pair.original.status in _ENDED]
+        totals = [Totals.of([pair.original for pair in pairs_over]), Totals.of([pair.replayed for pair in pairs_over])]
         values = {"session": session, "compared": compared, "after": after, "following": following}
+        values |= {"totals": totals, "ended": len(pairs_over), "same": sum(one.is_same for one in compared)}
         return await console.show_beside(guest, "replay.html", **values)
 
     return router
+
+
+def _sum(amounts: Iterable[float | None]) -> float | None:
+    """Of all or of none: a sum that leaves something out would compare badly."""
+    total = 0.0
+    for amount in amounts:
+        if amount is None:
+            return None
+        total += amount
+    return total
 
 
 def _difference(pair: Pair) -> list[Piece] | None:

@@ -2,18 +2,23 @@
 
 A link works at once when somebody opens it themselves; from another page, or fetched ahead by a chat that shows what a
 link is about, it only shows a button, so that nobody is signed in, or the link used up, without meaning to. Who guesses
-is counted by `gateway.http.rates`, and a wrong guess writes nothing."""
+is counted by `gateway.http.rates`, and a wrong guess writes nothing into the database: the log has a line of it."""
 
 from typing import Annotated, Any, Final
 
+import structlog
 from fastapi import APIRouter, Form, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from gateway.console.console import Console
 from gateway.console.security import forget, keep_signed_in
 from gateway.console.visitors import Guest, theme_of
-from models.sign_ins import find_link, new_secret, sign_in, sign_out, use_link
+from models.sign_ins import find_link, new_secret
 from models.tokens import find_bearer
+from workers.operations.sign_ins import come_in_by_link, come_in_by_token
+from workers.operations.sign_ins import leave as go_out
+
+log = structlog.get_logger()
 
 _HOME: Final = "/console/"
 _WRONG_TOKEN: Final = "this is no token, or it is revoked or over; make one: longshore token add NAME"  # noqa: S105
@@ -29,6 +34,10 @@ def sign_in_pages(console: Console) -> APIRouter:
         values: dict[str, Any] = {"wrong": wrong, "code": code, "after": _inside(after), "theme": theme_of(request)}
         return console.show(None, "sign_in.html", status=status, **values)
 
+    def refused(request: Request, by: str, wrong: str, after: str = "") -> Response:
+        log.warning("console.sign_in_refused", by=by, address=request.client.host if request.client else None)
+        return page(request, 403, wrong, after=after)
+
     def inside(request: Request, secret: str, after: str = "") -> Response:
         response = RedirectResponse(_inside(after), 303)
         keep_signed_in(response, request, secret, console.house.settings.public_url)
@@ -37,8 +46,8 @@ def sign_in_pages(console: Console) -> APIRouter:
     async def by_link(request: Request, code: str) -> Response:
         secret = new_secret()
         is_there = await db.read(lambda conn: find_link(conn, code))
-        if not is_there or not await db.transact(lambda conn: use_link(conn, code, secret)):
-            return page(request, 403, _WRONG_LINK)
+        if not is_there or not await db.transact(lambda conn: come_in_by_link(conn, code, secret)):
+            return refused(request, "link", _WRONG_LINK)
         return inside(request, secret)
 
     @router.get("/sign-in")
@@ -53,9 +62,9 @@ def sign_in_pages(console: Console) -> APIRouter:
     ) -> Response:
         bearer = await db.read(lambda conn: find_bearer(conn, token.strip()))
         if bearer is None:
-            return page(request, 403, _WRONG_TOKEN, after=after)
+            return refused(request, "token", _WRONG_TOKEN, after)
         secret = new_secret()
-        await db.transact(lambda conn: sign_in(conn, secret, bearer))
+        await db.transact(lambda conn: come_in_by_token(conn, secret, bearer))
         return inside(request, secret, after)
 
     @router.get("/enter")
@@ -70,7 +79,7 @@ def sign_in_pages(console: Console) -> APIRouter:
 
     @router.post("/sign-out")
     async def leave(guest: Annotated[Guest, console.visitors.anybody]) -> Response:
-        await db.transact(lambda conn: sign_out(conn, guest.visitor.sign_in_id))
+        await db.transact(lambda conn: go_out(conn, guest.visitor))
         response = RedirectResponse("/console/sign-in", 303)
         forget(response)
         return response

@@ -1,4 +1,5 @@
-"""What the fleet has used and what that cost: by day, agent and model, the numbers beneath, and today's budgets."""
+"""What the fleet has used and what that cost: by day, each made of agents, models, providers or people; the numbers
+beneath, and today's budgets."""
 
 from typing import Annotated, Any, Final, Literal
 
@@ -25,12 +26,13 @@ def usage_pages(console: Console) -> APIRouter:
         guest: Annotated[Guest, console.needs("read", "some")], days: Days = "30", by: By = "agent"
     ) -> Response:
         mine = guest.reach.where
+        parts_of = by if by != "day" else "agent"  # what the columns of the chart are made of
 
         async def look(conn: AsyncConnection) -> dict[str, Any]:
             since = await start_of_day(conn, int(days) - 1)
             return {
                 "since": since,
-                "daily": await usage_by(conn, ["day", "agent"], since, mine=mine),
+                "daily": await usage_by(conn, ["day", parts_of], since, mine=mine),
                 "groups": await usage_by(conn, ["agent"], since, mine=mine, limit=10),
                 "models": await usage_by(conn, ["model"], since, mine=mine, limit=10),
                 "rows": await usage_by(conn, [by], since, mine=mine, limit=_MOST_ROWS),
@@ -39,11 +41,14 @@ def usage_pages(console: Console) -> APIRouter:
             }
 
         found = await console.house.db.read(look)
-        parts: list[Column] = [(str(row.key[0]), str(row.key[1]), row.cost_usd or 0.0) for row in found["daily"]]
+        parts: list[Column] = [
+            (str(row.key[0]), str(row.key[1] or "unknown"), row.cost_usd or 0.0) for row in found["daily"]
+        ]
         chart = columns_of(parts, found["since"].date(), int(days))
         if by == "day":
             found["rows"].sort(key=lambda row: row.key[0] or "", reverse=True)
         asked = {"days": days, "by": by}
-        return console.show(guest, "usage.html", **found, chart=chart, asked=asked, bys=BYS, spans=SPANS)
+        words: dict[str, Any] = {"asked": asked, "bys": BYS, "spans": SPANS, "parts_of": parts_of}
+        return console.show(guest, "usage.html", **found, chart=chart, **words)
 
     return router

@@ -2,6 +2,7 @@
 
 Numbers only are put into the markup as they are; words are escaped."""
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,19 +17,21 @@ _HOURS: Final = (240, 44)
 _HEIGHT: Final = 160
 _WIDTH: Final = 720
 COLOURS: Final = 5  # of the style sheet, and one for the rest
+_DAYS_NAMED: Final = 5
+_LINES: Final = 8  # of what is said of a day
 
 Column = tuple[str, str, float]  # day, part, amount
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A picture, and the words around it: what its colours are, the height of its top, its first and last day."""
+    """A picture, and the words around it: what its colours are, the amount at its top, and days along its foot, evenly
+    from the first to the last."""
 
     picture: Markup
     legend: list[tuple[str, int]]
     top: float
-    first: str
-    last: str
+    days: list[str]
 
 
 def hours(counts: Sequence[tuple[datetime, int]], label: str) -> Markup:
@@ -91,7 +94,7 @@ def columns_of(amounts: Sequence[Column], first: date, days: int) -> Chart:
         by_day[day][part] = by_day[day].get(part, 0.0) + amount
     ranked = sorted((part for part in whole if whole[part] > 0), key=lambda part: -whole[part])
     colours = {part: min(rank, COLOURS) for rank, part in enumerate(ranked)}
-    top = max((sum(parts.values()) for parts in by_day.values()), default=0.0)
+    top = _round_above(max((sum(parts.values()) for parts in by_day.values()), default=0.0))
     width = _WIDTH / days
     drawn = [
         _column(by_day[day.isoformat()], day, colours, top, (number * width, width))
@@ -103,9 +106,25 @@ def columns_of(amounts: Sequence[Column], first: date, days: int) -> Chart:
     ).format(w=_WIDTH, h=_HEIGHT)
     legend = [(part, colours[part]) for part in ranked[:COLOURS]]
     legend += [(f"{len(ranked) - COLOURS} others", COLOURS)] if len(ranked) > COLOURS else []
-    last = first + timedelta(days=days - 1)
-    picture = head + Markup("").join(drawn) + Markup("</svg>")
-    return Chart(picture, legend, top, f"{first.day} {first:%b}", f"{last.day} {last:%b}")
+    half = Markup('<line class="half" x1="0" x2="{w}" y1="{y}" y2="{y}"/>').format(w=_WIDTH, y=_HEIGHT / 2)
+    picture = head + half + Markup("").join(drawn) + Markup("</svg>")
+    return Chart(picture, legend, top, _along(first, days))
+
+
+def _round_above(amount: float) -> float:
+    """The next amount that people would write at a line."""
+    if amount <= 0:
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(amount))
+    return next(step * power for step in (1, 2, 4, 6, 8, 10) if amount <= step * power * (1 + 1e-9))
+
+
+def _along(first: date, days: int) -> list[str]:
+    """As many days as there is room for, as far apart as each other."""
+    most = min(days, _DAYS_NAMED)
+    shown = next((number for number in range(most, 2, -1) if (days - 1) % (number - 1) == 0), most)
+    at = [round(number * (days - 1) / max(shown - 1, 1)) for number in range(shown)]
+    return [f"{day.day} {day:%b}" for day in (first + timedelta(days=back) for back in at)]
 
 
 def _column(
@@ -116,14 +135,16 @@ def _column(
     y = float(_HEIGHT)
     boxes = []
     for part in sorted((part for part in parts if part in colours), key=lambda part: colours[part]):
-        height = (_HEIGHT - 4) * parts[part] / top
+        height = _HEIGHT * parts[part] / top
         y -= height
         boxes.append(
             Markup('<rect class="part part-{c}" x="{x}" y="{y}" width="{w}" height="{h}"/>').format(
                 c=colours[part], x=round(left + gap / 2, 2), y=round(y, 2), w=round(width - gap, 2), h=round(height, 2)
             )
         )
-    said = f"{day.day} {day:%b}: {money(sum(parts.values()))}"
+    dearest = sorted((part for part in parts if parts[part] > 0), key=lambda part: -parts[part])
+    lines = [f"{part}: {money(parts[part])}" for part in dearest[:_LINES]]
+    said = "\n".join([f"{day.day} {day:%b}: {money(sum(parts.values()))}", *lines])
     back = Markup('<g><title>{said}</title><rect class="part-back" x="{x}" y="0" width="{w}" height="{h}"/>').format(
         said=said, x=round(left, 2), w=round(width, 2), h=_HEIGHT
     )

@@ -52,6 +52,11 @@ def apart(moment: datetime) -> str:
     return span(abs((datetime.now(UTC) - moment).total_seconds()))
 
 
+def until(moment: datetime | None) -> str:
+    """How long from now; nothing is left of what is past."""
+    return "–" if moment is None else span(max((moment - datetime.now(UTC)).total_seconds(), 0.0))
+
+
 def instant(moment: datetime | None) -> str:
     """Whole, for the `title` of a shorter word."""
     return "" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
@@ -72,8 +77,15 @@ def pretty(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False, default=str)
 
 
-def pretty_line(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
+def plainly(value: Any) -> str:
+    """A detail of something done, without the signs of JSON: `yes`, `a, b`, `sticky: yes`."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(plainly(one) for one in value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {plainly(one)}" for name, one in value.items())
+    return str(value)
 
 
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
@@ -85,12 +97,13 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "markdown": markdown,
     "marked": marked,
     "money": usd,
+    "plainly": plainly,
     "pretty": pretty,
-    "pretty_line": pretty_line,
     "sentence": sentence,
     "short": short,
     "since": since,
     "spoken": spoken,
     "tokens": tokens,
     "tone": tone,
+    "until": until,
 }

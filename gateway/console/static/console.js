@@ -27,9 +27,11 @@
   const typing = (at) => at instanceof Element && at.closest("input, textarea, select, [contenteditable]");
 
   function moveAmongRows(step) {
-    const rows = [...document.querySelectorAll("main [data-row] a[href], main tbody tr > td:first-child a[href]")];
+    const links = [...document.querySelectorAll("main :is([data-row], .grid tbody tr)")].map((row) => row.querySelector("a[href], summary"));
+    const rows = links.filter(Boolean);
     if (!rows.length) return;
-    const now = rows.indexOf(document.activeElement);
+    const here = document.activeElement?.closest("[data-row], tr")?.querySelector("a[href], summary");
+    const now = rows.indexOf(here);
     const next = now < 0 ? (step > 0 ? 0 : rows.length - 1) : Math.min(Math.max(now + step, 0), rows.length - 1);
     rows[next].focus();
   }
@@ -70,24 +72,44 @@
       case "k":
         moveAmongRows(-1);
         break;
+      case "x":
+        document.activeElement?.closest("tr")?.querySelector("input[type=checkbox]")?.click();
+        break;
     }
   });
 
-  // Filters act when they are changed.
+  // Filters act when they are changed, and one box ticks all of its form.
   document.addEventListener("change", (event) => {
+    const all = event.target instanceof Element ? event.target.closest("[data-tick-all]") : null;
+    if (all) all.form.querySelectorAll("tbody input[type=checkbox]").forEach((box) => { box.checked = all.checked; });
     const form = event.target instanceof Element ? event.target.closest("form[data-apply]") : null;
     if (form) form.requestSubmit();
   });
 
   // htmx: the token for what it sends, a dialog instead of the browser's, and the lamp.
   document.addEventListener("htmx:config:request", (event) => {
-    const request = event.detail.ctx.request;
+    const { ctx } = event.detail;
+    const request = ctx.request;
+    // Of a form with several buttons, perhaps one asks first.
+    ctx.confirm ??= ctx.sourceEvent?.submitter?.dataset.confirm;
     if (request.method !== "GET") request.headers["X-CSRF-Token"] = document.body.dataset.csrf;
   });
 
   document.addEventListener("htmx:before:request", (event) => {
     // What nobody looks at need not be fetched; it is when they come back.
     if (document.hidden && event.detail.ctx.sourceElement.matches("[data-poll]")) event.preventDefault();
+  });
+
+  // A part that fetches itself may lose something above what somebody is at: that stays where it is seen.
+  let held = null;
+  document.addEventListener("htmx:before:swap", (event) => {
+    const at = document.activeElement;
+    const inside = event.detail.ctx.sourceElement?.matches("[data-poll]") && at?.closest("[data-poll]");
+    held = inside ? { at, top: at.getBoundingClientRect().top } : null;
+  });
+  document.addEventListener("htmx:after:swap", () => {
+    if (held?.at.isConnected) scrollBy(0, held.at.getBoundingClientRect().top - held.top);
+    held = null;
   });
 
   document.addEventListener("htmx:confirm", (event) => {

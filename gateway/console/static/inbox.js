@@ -1,4 +1,4 @@
-// Keys of the inbox: j and k move from card to card, a approves, d denies after asking.
+// Keys of the inbox: j and k move from card to card, a approves, d denies after asking, digits choose an answer.
 "use strict";
 
 (() => {
@@ -21,6 +21,7 @@
     if (event.key === "j") move(1);
     if (event.key === "k") move(-1);
     if (event.key === "a") current()?.querySelector("[data-approve]")?.click();
+    if (/^[1-9]$/.test(event.key)) current()?.querySelectorAll("button[name=answer]")[event.key - 1]?.click();
     if (event.key === "d") deny(current()?.querySelector("[data-deny]"));
   });
 
