@@ -17,6 +17,7 @@ from gateway.cli.conversation import ENDS, Conversation, fresh_place
 from gateway.cli.desk import Desk, fail, out, run, shown
 from gateway.cli.piped_lines import piped_lines
 from gateway.cli.terminal import Terminal, is_interactive
+from gateway.demo import FOLDER as DEMO
 from models.base import AnyRow
 from models.groups import agent_folders, find_agent_group
 from workers.events import redis_client
@@ -33,7 +34,7 @@ _HELP = (
 
 
 def chat(
-    agent: Annotated[str | None, typer.Argument(help="the agent; else the only one, or `assistant`")] = None,
+    agent: Annotated[str | None, typer.Argument(help="the agent; else the only one, `assistant` or `demo`")] = None,
     place: Annotated[str, typer.Option("--chat", help="the place; another one is another conversation")] = "chat",
     new: Annotated[bool, typer.Option("--new", help="begin a conversation without a past")] = False,
 ) -> None:
@@ -59,7 +60,8 @@ async def _choose(desk: Desk, agent: str | None) -> AnyRow:
     folders = await desk.db.read(agent_folders)
     known = ", ".join(folders) or "none yet (make one: longshore groups add NAME)"
     if agent is None:
-        agent = folders[0] if len(folders) == 1 else ASSISTANT if ASSISTANT in folders else None
+        made_by_up = (name for name in (ASSISTANT, DEMO) if name in folders)
+        agent = folders[0] if len(folders) == 1 else next(made_by_up, None)
     if agent is None:
         fail(f"which agent? There are: {known}", 2)
     group = await desk.db.read(lambda conn: find_agent_group(conn, agent))

@@ -154,6 +154,16 @@ async def test_mistakes_get_a_sentence_and_change_nothing(
 
 
 @pytest.mark.spec("G4")
+@pytest.mark.parametrize("database_kind", ["sqlite"])  # which one is meant does not depend on it
+async def test_a_chat_without_a_name_is_with_the_agent_that_up_made(cli: Cli, fleet: Fleet) -> None:
+    """`longshore up` makes more than one; the first minutes' `longshore chat` finds the one to talk with."""
+    for name in ("pilot", "demo", "assistant"):
+        # One that cannot answer, and says whose it is.
+        await fleet.add_group(name, provider=f"the-{name}s")
+        assert f"there is no provider 'the-{name}s'" in (await cli("chat")).err
+
+
+@pytest.mark.spec("G4")
 async def test_changes_made_at_once_are_all_kept(fleet: Fleet) -> None:
     await fleet.add_group("a", provider="openai")
     settings = fleet.runtime.settings
