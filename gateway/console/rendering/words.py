@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from gateway.cli.figures import money, span, tokens
 from gateway.console.rendering.markdown import markdown
-from gateway.console.rendering.texts import brief, marked, spoken
+from gateway.console.rendering.texts import brief, exactly, marked, spoken
 from models.lookup import short
 
 # How good or bad a state is, for its colour; what is not named here is quiet.
@@ -75,6 +75,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "ago": ago,
     "brief": brief,
     "duration": duration,
+    "exactly": exactly,
     "instant": instant,
     "markdown": markdown,
     "marked": marked,
