@@ -45,12 +45,12 @@ FORMS: dict[str, dict[str, str]] = {
     "/inbox/questions/{question_id}": {"answer": "x"},
     "/dead/acts": {"act": "discard", "message": "{message_id}"},
     "/groups/new": {"folder": "new"},
-    "/groups/{folder}": {"name": "x"},
+    "/groups/{folder}": {"name": "x", "model": "x"},
     "/wirings/new": {"agent": "{folder}", "channel": "fake", "chat": "room"},
     "/wirings/{wiring_id}": {"pattern": "x"},
 }
 # And what else any of them may have.
-FIELDS = (*group_form.FIELDS, *wiring_form.FIELDS, "choice", "model", "back", "turns", "delivery", "after", "code", "token")
+FIELDS = {*group_form.FIELDS, *wiring_form.FIELDS, "choice", "back", "turns", "delivery", "after", "code", "token"}
 # What everybody has of their own, with nothing of the others' in it.
 THEIR_OWN = {
     *(("GET", "/"), ("GET", "/counts"), ("GET", "/chat"), ("GET", "/chat/stream"), ("GET", "/inbox")),
@@ -168,34 +168,24 @@ async def test_a_sign_in_is_good_for_its_scopes_only(
     assert await everything(gateway, ids) == before
 
 
-ODD = ("\x00", "x\x00y", "%ed%a0%80", "‮", "9" * 400, "-1", "9223372036854775808", "1e400", "()", "[" * 200, "\\", "٣")
-
-
-async def test_what_no_browser_sends_breaks_nothing(gateway: Gateway, routes: list[Route], ids: dict[str, str]) -> None:
+@pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)  # which takes less than SQLite
+@pytest.mark.parametrize("odd", ["x\x00y", "9" * 400, "[-1"])
+async def test_what_no_browser_sends_breaks_nothing(
+    odd: str, gateway: Gateway, routes: list[Route], ids: dict[str, str]
+) -> None:
     """By an owner: whatever stands in a field, an address or a query is taken or refused, and nothing is at a loss."""
-    broken = []
-    for odd in ODD:
-        ada = await come_aboard(gateway, f"ada{ODD.index(odd)}")
-        for route in routes:
-            if route.path in ("/sign-out", "/providers/list") or route.path.endswith("/stream"):
-                continue
-            path, fields = route.filled(ids)
-            hostile = {name: odd for name in {*fields, *FIELDS}}
-            if route.method == "GET":
-                query = urlencode({name: odd for name in ("after", "before", "agent", "q", "status", "days", "code")})
-                answer = await ada.get(f"{path.partition('?')[0]}?{query}")
-            else:
-                answer = await ada.post(path, hostile)
-            if answer.status_code >= 500:
-                broken.append((route, odd, "fields", answer.status_code))
-            for name in fields:
-                answer = await ada.post(path, fields | {name: odd})
-                if answer.status_code >= 500:
-                    broken.append((route, odd, name, answer.status_code))
-            if "{" in route.path:
-                path = re.sub(r"\{\w+\}", quote(odd, safe=""), route.path)
-                answer = await (ada.get(path) if route.method == "GET" else ada.post(path, fields))
-                if answer.status_code >= 500:
-                    broken.append((route, odd, "path", answer.status_code))
-    for one in broken: print(one)
-    assert broken == []
+    ada = await come_aboard(gateway)
+    query = urlencode({name: odd for name in ("after", "before", "agent", "q", "status", "days", "code")})
+    answers = []
+    for route in routes:
+        if route.path in (*NOT_ASKED, "/providers/list") or route.path.endswith("/stream"):
+            continue
+        path, fields = route.filled(ids)
+        elsewhere = re.sub(r"\{\w+\}", quote(odd, safe=""), route.path)
+        if route.method == "GET":
+            answers += [await ada.get(f"{path.partition('?')[0]}?{query}"), await ada.get(elsewhere)]
+            continue
+        forms = [dict.fromkeys({*fields, *FIELDS}, odd), *(fields | {name: odd} for name in fields)]
+        answers += [await ada.post(path, form) for form in forms]
+        answers.append(await ada.post(elsewhere, fields))
+    assert [(answer.request.method, answer.url.path) for answer in answers if answer.status_code >= 500] == []
