@@ -260,10 +260,11 @@ async def find_approval(conn: AsyncConnection, approval_id: str) -> AnyRow | Non
 
 
 def chosen_value(question: dict[str, Any], text: str) -> str:
-    """What the agent is told: the value of the option chosen by its number or its words, else the text itself."""
+    """What the agent is told: the value of the option chosen by its words or its number, else the text itself. An
+    option may be called `1`: what it says counts before where it stands."""
     labels, told = question.get("options") or [], question.get("values") or []
     said = text.strip()
-    for number, (label, value) in enumerate(zip(labels, told, strict=False), 1):
-        if said.rstrip(".)") == str(number) or said.casefold() == str(label).strip().casefold():
-            return str(value)
-    return said
+    options = [(str(label).strip(), str(value)) for label, value in zip(labels, told, strict=False)]
+    numbers = {str(number): value for number, (_, value) in enumerate(options, 1)}
+    by_words = (value for label, value in options if label.casefold() == said.casefold())
+    return next(by_words, numbers.get(said.rstrip(".)"), said))

@@ -78,6 +78,19 @@ async def give_answer(db: Database, question_id: str, text: str, answered_by: st
     return await db.transact(work)
 
 
+async def give_option(db: Database, question_id: str, number: int, answered_by: str) -> Answered:
+    """As `give_answer`, by the button of the option with this number, from 1 on: whatever it is called."""
+
+    async def work(conn: AsyncConnection) -> Answered:
+        question = await _find(conn, question_id)
+        told = question.question.get("values") or []
+        if not 1 <= number <= len(told):
+            raise RefusedError("there is no such option: look at the question again")
+        return await answer_within(conn, question, str(told[number - 1]), answered_by)
+
+    return await db.transact(work)
+
+
 async def choose(conn: AsyncConnection, question_id: str, value: str, user_id: str) -> Answered:
     """One of its options, by a person on a platform; RefusedError also if they may not."""
     question = await _find(conn, question_id)

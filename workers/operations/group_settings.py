@@ -19,8 +19,13 @@ from workers.refusals import RefusedError
 
 DEFAULT: Final = "default"
 NONE: Final = "none"
+MAX_NAME: Final = 200  # characters, as the columns have it
 HIDDEN: Final = "(set)"  # shown instead of what may be a secret
-_SECRET: Final = re.compile(r"key|token(?!s)|secret|passw|credential", re.IGNORECASE)
+_NAMED: Final = r"(?:key|token(?!s)|secret|passw|passphrase|credential|auth(?!or)|authoriz|bearer|cookie)"
+_SECRET: Final = re.compile(_NAMED, re.IGNORECASE)
+# `--api-key` (what follows is one), and `--token=...` or `?key=...` within a text.
+_FLAG: Final = re.compile(rf"--?[\w-]*{_NAMED}[\w-]*", re.IGNORECASE)
+_ASSIGNED: Final = re.compile(rf"((?:^-|[-?&;\s])[\w-]*{_NAMED}[\w-]*=)[^&;\s]+", re.IGNORECASE)
 
 
 class GroupSettingsError(RefusedError):
@@ -97,14 +102,18 @@ class Changes:
         if self.options:
             kept = {key: value for key, value in before.options.items() if key not in self.options}
             named = {key: option.value for key, option in self.options.items() if option is not None}
-            if blank := [key for key, value in named.items() if value == HIDDEN]:
-                raise GroupSettingsError(f"option {blank[0]!r}: {HIDDEN} is only what is shown instead of its value")
+            for key, value in named.items():
+                _check_known(f"option {key}", value)
             after = after.with_config(provider_options=kept | named)
         if self.policy is not None:
+            _check_known("policy", self.policy)
             _check_policy(self.policy, registry)
             after = after.with_config(policy=dict(self.policy))
         if not after.name.strip():
             raise GroupSettingsError("the name is empty")
+        for what, text in (("the name", after.name), ("the model", after.model or "")):
+            if len(text) > MAX_NAME:
+                raise GroupSettingsError(f"{what} has {len(text)} characters; at most {MAX_NAME} are taken")
         if self.provider is not None or self.options:
             _check_provider(before, after, registry, default_provider)
         if self.fallbacks is not None or self.provider is not None or self.model is not None:
@@ -128,11 +137,49 @@ def without_secrets(value: Any) -> Any:
         case dict():
             return {key: HIDDEN if is_secret(str(key)) else without_secrets(item) for key, item in value.items()}
         case list():
-            return [without_secrets(item) for item in value]
+            before = [None, *value]
+            return [
+                HIDDEN if _is_flag(flag) else without_secrets(item) for flag, item in zip(before, value, strict=False)
+            ]
         case str():
-            return process_redactor().text(value)
+            return process_redactor().text(_ASSIGNED.sub(rf"\1{HIDDEN}", value))
         case _:
             return value
+
+
+def with_secrets(typed: Any, before: Any) -> Any:
+    """Settings that were shown without their secrets, changed and given back: what stands there as it was shown is what
+    it was before."""
+    return _restored(typed, without_secrets(before), before)
+
+
+def _restored(typed: Any, shown: Any, before: Any) -> Any:
+    if typed == shown:
+        return before
+    match typed, shown:
+        case dict(), dict():
+            return {k: _restored(item, shown[k], before[k]) if k in shown else item for k, item in typed.items()}
+        case list(), list() if len(typed) == len(shown):
+            return [_restored(*three) for three in zip(typed, shown, before, strict=True)]
+        case _:
+            return typed
+
+
+def _is_flag(item: Any) -> bool:
+    return isinstance(item, str) and _FLAG.fullmatch(item) is not None
+
+
+def _check_known(what: str, value: Any) -> None:
+    """GroupSettingsError: somewhere in it stands what is only shown instead of a secret."""
+    match value:
+        case dict():
+            for name, item in value.items():
+                _check_known(f"{what}.{name}", item)
+        case list():
+            for item in value:
+                _check_known(what, item)
+        case str() if HIDDEN in value:
+            raise GroupSettingsError(f"{what}: {HIDDEN} is only what is shown instead of its value")
 
 
 def _unless_default(asked: str | None, before: str | None) -> str | None:

@@ -19,6 +19,7 @@ from workers.operations.group_settings import (
     GroupSettingsError,
     OptionValue,
     parse_budget,
+    with_secrets,
     without_secrets,
 )
 from workers.refusals import RefusedError
@@ -71,7 +72,7 @@ class GroupForm:
         name = storable(self.name.strip()) or (self.folder if not before.name else "")
         provider, model = storable(self.provider.strip()), storable(self.model.strip())
         fallbacks = tuple(part for given in self.fallbacks.split(",") if (part := storable(given.strip())))
-        policy = _mapping("policy", self.policy)
+        policy = with_secrets(_mapping("policy", self.policy), before.policy)
         return Changes(
             name=name if name != before.name else None,
             provider=(provider or DEFAULT) if provider != (before.provider or "") else None,
@@ -79,7 +80,7 @@ class GroupForm:
             fallbacks=fallbacks if list(fallbacks) != before.fallbacks else None,
             budget=self._budget(before),
             options=_changed_options(_mapping("options", self.options), before.options),
-            policy=policy if policy != without_secrets(before.policy) else None,
+            policy=policy if policy != before.policy else None,
         )
 
     def _budget(self, before: GroupSettings) -> dict[str, float | None]:
@@ -103,7 +104,13 @@ def field_of(error: RefusedError | AdapterError) -> str:
     text = str(error)
     if "folder" in text or "already an agent" in text:
         return "folder"
-    beginnings = {"fallback": "fallbacks", "policy": "policy", "option": "options", "the name": "name"}
+    beginnings = {
+        "fallback": "fallbacks",
+        "policy": "policy",
+        "option": "options",
+        "the name": "name",
+        "the model": "model",
+    }
     return next((field for start, field in beginnings.items() if text.startswith(start)), "provider")
 
 
@@ -149,8 +156,8 @@ def _mapping(field: str, text: str) -> dict[str, Any]:
 
 def _changed_options(typed: dict[str, Any], before: dict[str, Any]) -> dict[str, OptionValue | None]:
     """What was shown and is typed again is as it was; what is no longer there is taken away."""
-    shown = without_secrets(before)
+    meant = with_secrets(typed, before)
     changed: dict[str, OptionValue | None] = {
-        name: OptionValue(value) for name, value in typed.items() if name not in shown or shown[name] != value
+        name: OptionValue(value) for name, value in meant.items() if name not in before or before[name] != value
     }
     return changed | {name: None for name in before if name not in typed}

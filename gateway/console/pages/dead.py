@@ -6,6 +6,7 @@ from typing import Annotated, Final, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Form, HTTPException, Query, Response
+from pydantic import StringConstraints
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.console.console import Console, Notice
@@ -25,6 +26,7 @@ _MOST: Final = 200
 _LETTER: Final = "dead letter"
 After = Annotated[str, Query(max_length=250)]
 Choice = Annotated[str, Form(max_length=320)]
+_Id = Annotated[str, StringConstraints(max_length=36, pattern=r"^[^\x00-\x1f\x7f]+$")]  # as `MessageId`
 
 
 def dead_pages(console: Console) -> APIRouter:
@@ -74,7 +76,7 @@ def dead_pages(console: Console) -> APIRouter:
     async def act_on_several(
         guest: Annotated[Guest, operates],
         act: Annotated[Literal["retry", "discard"], Form()],
-        message: Annotated[list[str], Form(max_length=_MOST)] = [],  # noqa: B006 - FastAPI copies it
+        message: Annotated[list[_Id], Form(max_length=_MOST)] = [],  # noqa: B006 - FastAPI copies it
         choice: Choice = "",
         model: Annotated[str, Form(max_length=200)] = "",
         agent: Annotated[str, Form(max_length=100)] = "",
@@ -94,7 +96,7 @@ def dead_pages(console: Console) -> APIRouter:
         return await letters(guest, agent, notice=_told(act, done, refused))
 
     async def _act(guest: Guest, act: str, message_id: str, provider: str | None, model: str | None) -> str:
-        await db.read(lambda conn: message_of(conn, guest.user_id, message_id[:36], Act.OPERATE, _LETTER))
+        await db.read(lambda conn: message_of(conn, guest.user_id, message_id, Act.OPERATE, _LETTER))
         if act == "discard":
             return (await operations.discard(house, guest.user_id, message_id)).text
         return (await operations.retry(house, guest.user_id, message_id, provider=provider, model=model)).text

@@ -4,7 +4,7 @@ and from the cards in timelines and chats."""
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Form, Request, Response
+from fastapi import APIRouter, Form, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -15,7 +15,7 @@ from models.base import AnyRow
 from models.consent import find_approval, find_question
 from models.people import find_user
 from workers.consent.approvals import decide
-from workers.consent.questions import give_answer, senders_of
+from workers.consent.questions import give_answer, give_option, senders_of
 from workers.consent.waiting import approvals_for, check_approval, check_question, questions_for
 from workers.house import ring_for
 
@@ -58,12 +58,19 @@ def inbox_pages(console: Console) -> APIRouter:
         request: Request,
         question_id: RowId,
         guest: Annotated[Guest, decides],
-        answer: Annotated[str, Form(min_length=1, max_length=MAX_ANSWER)],
+        answer: Annotated[str, Form(max_length=MAX_ANSWER)] = "",
+        option: Annotated[int | None, Form()] = None,
         back: Annotated[str, Form(max_length=300)] = "",
     ) -> Response:
+        """`option`: the number of the button that was pressed; else `answer`, in words."""
         with yours():
             await db.read(lambda conn: check_question(conn, guest.user_id, question_id))
-        done = await give_answer(db, question_id, answer, guest.user_id)
+        if option is not None:
+            done = await give_option(db, question_id, option, guest.user_id)
+        elif answer.strip():
+            done = await give_answer(db, question_id, answer, guest.user_id)
+        else:
+            raise HTTPException(422, "say something, or choose one of the options")
         ring_for(house, [(done.session_id, done.provider)], done.deliveries)
         return await card(request, guest, back, "question", lambda conn: find_question(conn, question_id))
 

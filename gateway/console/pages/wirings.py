@@ -13,7 +13,7 @@ from gateway.http.api.forms import RowId
 from gateway.http.api.wirings import NONE
 from gateway.http.belongings import agent_of, wiring_of
 from gateway.wiring_words import wiring_words
-from models.base import AnyRow
+from models.base import AnyRow, storable
 from models.groups import agent_groups, all_wirings
 from workers.access import Act
 from workers.operations.wirings import put_wiring, unwire
@@ -94,4 +94,4 @@ def wiring_pages(console: Console) -> APIRouter:
 
 async def _read(request: Request) -> WiringForm:
     given = await request.form()
-    return WiringForm(**{name: str(given[name]) for name in FIELDS if name in given})
+    return WiringForm(**{name: storable(str(given[name])) for name in FIELDS if name in given})

@@ -12,6 +12,8 @@ from markdown_it.renderer import RendererProtocol
 from markdown_it.token import Token
 from markupsafe import Markup
 
+from gateway.console.rendering.texts import spoken
+
 MAX_NESTING: Final = 20
 # Looking at it must stay quick whatever an agent has written; the rest is in the row.
 MAX_CHARACTERS: Final = 20_000
@@ -51,7 +53,8 @@ def _shown(given: str) -> Markup:
         link_rel="noopener noreferrer nofollow",
         set_tag_attribute_values={"a": {"target": "_blank"}},
     )
-    return Markup(cleaned)  # noqa: S704 - it has just been cleaned
+    # What stood there as `&#x202E;` is a character now.
+    return Markup(spoken(cleaned))  # noqa: S704 - it has just been cleaned
 
 
 def is_too_much(text: str) -> bool:
@@ -65,7 +68,7 @@ def is_too_much(text: str) -> bool:
 
 
 def _as_it_is(text: str) -> Markup:
-    return Markup("<pre>{}</pre>").format(text)
+    return Markup("<pre>{}</pre>").format(spoken(text))
 
 
 @cache

@@ -1,4 +1,5 @@
-"""The console's templates. Whatever is put into one is escaped; only `markdown` and the charts make markup."""
+"""The console's templates. Whatever is put into one is escaped, and nothing in it stays unseen (`texts.floor`); only
+`markdown` and the charts make markup."""
 
 from functools import cache
 from typing import Any, Final
@@ -7,6 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gateway.console.navigation import SECTIONS, shown_to
 from gateway.console.rendering.charts import CHARTS
+from gateway.console.rendering.texts import floor
 from gateway.console.rendering.words import FILTERS
 from gateway.console.static_files import address_of
 
@@ -22,6 +24,7 @@ def environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=floor,
     )
     made.filters.update(FILTERS)
     made.globals.update(_GLOBALS)

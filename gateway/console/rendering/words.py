@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from gateway.console.rendering.markdown import markdown
-from gateway.console.rendering.texts import brief, marked, spoken
+from gateway.console.rendering.texts import brief, exactly, marked, spoken
 from gateway.figures import money, span, tokens
 from models.lookup import short
 
@@ -93,6 +93,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "apart": apart,
     "brief": brief,
     "duration": duration,
+    "exactly": exactly,
     "instant": instant,
     "markdown": markdown,
     "marked": marked,
