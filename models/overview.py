@@ -37,6 +37,13 @@ _WAITING: Final = {
 }
 _UNSENT: Final = text("messages_out.status = 'pending'")
 _DEAD: Final = text("messages_in.status = 'failed'")
+# What a worker notes down while it is at a turn, and how that is said.
+_PERSON: Final = "awaiting human"
+_DOING: Final = {
+    _PERSON: "waits for a person",
+    "calling model": "asks the model",
+    "resuming": "goes on where another worker stopped",
+}
 
 
 @dataclass(frozen=True)
@@ -104,17 +111,20 @@ async def look_over(
 
 def turn_state(row: AnyRow) -> str:
     """What an unfinished turn is at, in words. `row`: one of `Overview.turns`."""
-    if row.status == "parked" or row.activity == "awaiting human":
-        return "waits for a person"
+    if row.status == "parked" or row.activity == _PERSON:
+        return doing(_PERSON)
     if row.status == "waiting":
         return f"rests: {row.activity}" if row.activity else "waits to be tried again"
     if row.lease_expires_at is None or row.lease_expires_at <= row.at:
         return "has lost its worker; another takes over"
-    if row.activity == "resuming":
-        return "goes on where another worker stopped"
-    if (row.activity or "").startswith("tool: "):
-        return f"runs {row.activity.removeprefix('tool: ')}"
-    return "asks the model" if row.activity == "calling model" else row.activity or "works"
+    return doing(row.activity)
+
+
+def doing(activity: str | None) -> str:
+    """What a session is at, in words."""
+    if activity is not None and activity.startswith("tool: "):
+        return f"runs {activity.removeprefix('tool: ')}"
+    return _DOING.get(activity or "", activity or "works")
 
 
 async def _processes(conn: AsyncConnection, alive_seconds: float) -> list[AnyRow]:

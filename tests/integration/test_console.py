@@ -631,6 +631,10 @@ async def test_a_busy_fleet_is_told_in_numbers(gateway: Gateway, ada: Aboard) ->
     turns = await gateway.fleet.turns()
     assert (len(pace), sum(pace)) == (24, len(turns))
 
+    sessions = text_of(await ada.get("/sessions"))
+    for said in ("working runs search_files", "working asks the model", "resting waits for a person, 24 h at most"):
+        assert said in sessions, said
+
     usage = text_of(await ada.get("/usage?days=30&by=model"))
     spent = await gateway.fleet.rows(Usage)
     total = sum(float(row.cost_usd or 0) for row in spent)

@@ -1,6 +1,6 @@
 """All sessions, the most recently active first: by agent and state, and searched."""
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Response
@@ -12,6 +12,7 @@ from gateway.http.api.forms import read_point
 from models.base import AnyRow, storable
 from models.browsing import Point, sessions_page, state_of
 from models.groups import agent_groups
+from models.overview import doing
 
 _SHOWN: Final = 50
 Status = Literal["", "active", "closed"]
@@ -43,8 +44,7 @@ def sessions_pages(console: Console) -> APIRouter:
             older = "?" + urlencode({"agent": agent, "status": status, "q": q, "after": str(point)})
         agents = [row.folder for row in groups if guest.reach.includes(row.id)]
         asked = {"agent": agent, "status": status, "q": q, "after": after}
-        return console.show(
-            guest, "sessions.html", rows=shown, older=older, agents=agents, asked=asked, state_of=state_of
-        )
+        words: dict[str, Any] = {"state_of": state_of, "doing": doing}
+        return console.show(guest, "sessions.html", rows=shown, older=older, agents=agents, asked=asked, **words)
 
     return router

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from gateway.cli.figures import money, span, tokens
+from gateway.cli.figures import money, span, tokens, until
 from gateway.console.rendering.markdown import markdown
 from gateway.console.rendering.texts import brief, marked, spoken
 from models.lookup import short
@@ -45,11 +45,6 @@ def duration(seconds: float | None) -> str:
 
 def since(moment: datetime | None) -> str:
     return "–" if moment is None else span((datetime.now(UTC) - moment).total_seconds())
-
-
-def until(moment: datetime | None) -> str:
-    """How long from now; nothing is left of what is past."""
-    return "–" if moment is None else span(max((moment - datetime.now(UTC)).total_seconds(), 0.0))
 
 
 def instant(moment: datetime | None) -> str:
