@@ -1,4 +1,4 @@
-"""How a session stands, in words; for the console and the command line alike."""
+"""How a session and its turn stand, in words; for the console, the API and the command line alike."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -51,6 +51,17 @@ def standing(session: AnyRow, at: datetime) -> Standing:
             return Standing("closed", "quiet", ",", session.activity_since, " ago")
         case _:
             return Standing("idle", "quiet", " for", session.last_active)
+
+
+def turn_standing(turn: AnyRow) -> str:
+    """What an unfinished turn is at. `turn`: one of `models.overview.Overview.turns`."""
+    if turn.status == "parked" or turn.activity == _PERSON:
+        return "waits for a person"
+    if turn.status == "waiting":
+        return f"rests: {turn.activity}" if turn.activity else "waits to be tried again"
+    if turn.lease_expires_at is None or turn.lease_expires_at <= turn.at:
+        return "has lost its worker; another takes over"
+    return _doing(turn.activity)
 
 
 def _doing(activity: str | None) -> str:

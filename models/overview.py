@@ -102,21 +102,6 @@ async def look_over(
     )
 
 
-def turn_state(row: AnyRow) -> str:
-    """What an unfinished turn is at, in words. `row`: one of `Overview.turns`."""
-    if row.status == "parked" or row.activity == "awaiting human":
-        return "waits for a person"
-    if row.status == "waiting":
-        return f"rests: {row.activity}" if row.activity else "waits to be tried again"
-    if row.lease_expires_at is None or row.lease_expires_at <= row.at:
-        return "has lost its worker; another takes over"
-    if row.activity == "resuming":
-        return "goes on where another worker stopped"
-    if (row.activity or "").startswith("tool: "):
-        return f"runs {row.activity.removeprefix('tool: ')}"
-    return "asks the model" if row.activity == "calling model" else row.activity or "works"
-
-
 async def _processes(conn: AsyncConnection, alive_seconds: float) -> list[AnyRow]:
     """Also those that have stopped saying that they live: somebody should look after them."""
     alive = case((Process.seen_at > now(-alive_seconds), True), else_=False).label("alive")

@@ -43,6 +43,7 @@ async def test_what_is_being_written_stays_while_the_inbox_changes(page: Page, g
     await ada.sit_down(page, "/inbox")
     cards = page.locator("[data-ask]")
     await expect(cards).to_have_count(3)
+    await page.get_by_text("Exactly this").click()
     words = cards.last.get_by_label("Another answer")
     await words.fill("Berth 9, if it is free")
     await words.press("Home")
@@ -57,6 +58,7 @@ async def test_what_is_being_written_stays_while_the_inbox_changes(page: Page, g
     assert (await ada.post(f"/inbox/questions/{first.id}", {"answer": "1"})).status_code == 303
     await expect(cards.first).to_have_accessible_name("Approval")
     await expect(cards.last).to_have_accessible_name("Approval")
+    assert await cards.first.locator("details").evaluate("at => at.open") is False  # as it was left
     words = cards.nth(1).get_by_label("Another answer")
     await expect(words).to_have_value("Berth 9, if it is free")
     await expect(words).to_be_focused()

@@ -624,12 +624,16 @@ async def test_a_busy_fleet_is_told_in_numbers(gateway: Gateway, ada: Aboard) ->
     finally:
         await redis.delete(stray)
         await redis.aclose()
-    for said in ("runs search_files", "attempt 2", "waits for a person", "14 of 40", "2 wait for people", stray):
+    for said in ("running search_files", "attempt 2", "waits for a person", "14 of 40", "2 wait for people", stray):
         assert said in overview, said
     assert f"longshore queues rescue '{stray}'" in (await ada.get("/overview/now")).text.replace("&#39;", "'")
     pace = [int(number) for number in re.findall(r"UTC: (\d+)", (await ada.get("/overview/pace")).text)]
     turns = await gateway.fleet.turns()
     assert (len(pace), sum(pace)) == (24, len(turns))
+
+    sessions = text_of(await ada.get("/sessions"))
+    for said in ("at work running search_files", "at work asking the model", "waits for a person for 24 h at most"):
+        assert said in sessions, said
 
     usage = text_of(await ada.get("/usage?days=30&by=model"))
     spent = await gateway.fleet.rows(Usage)

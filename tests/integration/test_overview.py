@@ -9,9 +9,10 @@ import pytest
 from sqlalchemy import ColumnElement, insert
 from sqlalchemy.orm import InstrumentedAttribute
 
+from gateway.session_words import turn_standing
 from models import AgentGroup, Database, MessageIn, MessageOut, Process, Session, Turn, Usage
 from models.base import Base, new_id, now
-from models.overview import Ended, Overview, Waiting, first_id_of, look_over, turn_state
+from models.overview import Ended, Overview, Waiting, first_id_of, look_over
 from models.spending import Mine, everybodys
 
 
@@ -92,8 +93,8 @@ async def test_unfinished_turns_are_told_in_words_and_only_mine(yard: Yard) -> N
         await yard.turn(of, status)
     await yard.turn(busy, "completed", ended_at=now())
     seen = await yard.look()
-    assert [(row.folder, turn_state(row)) for row in seen.turns] == [
-        ("busy", "runs read_file"),
+    assert [(row.folder, turn_standing(row)) for row in seen.turns] == [
+        ("busy", "running read_file"),
         ("lost", "has lost its worker; another takes over"),
     ]
     assert seen.open_turns == 2
@@ -137,12 +138,12 @@ def test_what_a_turn_is_at() -> None:
         at = datetime.fromisoformat("2026-01-01T00:00Z")
         ends = None if left is None else at + timedelta(seconds=left)
         row: Any = SimpleNamespace(status=status, activity=activity, lease_expires_at=ends, at=at)
-        return turn_state(row)
+        return turn_standing(row)
 
-    assert state("running", "calling model") == "asks the model"
-    assert state("running", "resuming") == "goes on where another worker stopped"
+    assert state("running", "calling model") == "asking the model"
+    assert state("running", "resuming") == "going on where another worker stopped"
     assert state("running", "resuming", left=None) == "has lost its worker; another takes over"
-    assert state("running") == "works"
+    assert state("running") == "beginning"
     assert state("waiting", "rate limited", None) == "rests: rate limited"
     assert state("waiting", None, None) == "waits to be tried again"
     assert state("parked", "awaiting human", None) == "waits for a person"

@@ -19,6 +19,7 @@ from models.overview import first_id_of
 from models.sessions import Session
 from models.tokens import new_token
 from models.turns import Turn
+from scheduler.recurrence import next_after
 from tests.support.fleet import Fleet
 from workers.operations.group_settings import Changes, OptionValue
 from workers.operations.groups import add_group, update_group
@@ -107,8 +108,8 @@ async def settle_in(fleet: Fleet) -> None:
     await fleet.send("The invoice of Hansen & Sons differs from their order. What now?", **crm)
     await fleet.settle_down()
     for folder, prompt, cron in TASKS:
-        at = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
-        await fleet.send(prompt, agent_group=folder, kind="task", recurrence=cron, process_after=at)
+        first = next_after(cron, datetime.now(UTC))
+        await fleet.send(prompt, agent_group=folder, kind="task", recurrence=cron, process_after=first)
     await fleet.db.transact(_processes)
     await _spend(fleet)
     await _past_turns(fleet)

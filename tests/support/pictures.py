@@ -7,15 +7,19 @@ import asyncio
 import shutil
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from playwright.async_api import Page
 
+from adapters.model_port import Allowance
 from models import PendingQuestion, schema
 from tests.support.aboard import Aboard, come_aboard, console_gateway
 from tests.support.browser import open_browser
 from tests.support.harbour import settle_in
 from tests.support.servers import Valkey, private_folder
+from workers.buckets import BucketKey
+from workers.events import redis_client
+from workers.governor import RedisBuckets
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "pictures"
 # Name, page, and how it is looked at. `{session}`: one with a question in it.
@@ -28,9 +32,7 @@ TAKEN: Final[tuple[tuple[str, str, dict[str, bool]], ...]] = (
     ("inbox", "/inbox", {}),
     ("schedules", "/schedules", {}),
     ("providers", "/providers", {}),
-    ("usage", "/usage", {}),
     ("usage-dark", "/usage", {"dark": True}),
-    ("agent", "/groups/researcher", {}),
 )
 
 
@@ -40,11 +42,24 @@ async def take(folder: Path, work: Path, redis_url: str) -> None:
     async with console_gateway(database, redis_url, work) as gateway, open_browser() as browsing:
         ada = await come_aboard(gateway)
         await settle_in(gateway.fleet)
+        await _limits(redis_url)
         [session] = [row.session_id for row in await gateway.fleet.rows(PendingQuestion)]
         for name, path, look in TAKEN:
             page = await browsing.open(**look)
             await _take(page, ada, path.format(session=session), folder / f"{name}.png")
             await page.context.close()
+
+
+async def _limits(redis_url: str) -> None:
+    """What vendors said was left, as after a call. Only here: others share their Redis."""
+    client = redis_client(redis_url)
+    try:
+        for provider, model, left in (("anthropic", "claude-opus-5-5", 0.62), ("openai", "gpt-6-sol", 0.04)):
+            limits: tuple[tuple[Literal["requests", "tokens"], float], ...] = (("requests", 4e3), ("tokens", 2e6))
+            said = [Allowance(kind, limit, limit * left, 600.0) for kind, limit in limits]
+            await RedisBuckets(client).feed(BucketKey(provider, "", model), said, estimated=0, used=0)
+    finally:
+        await client.aclose()
 
 
 async def _take(page: Page, ada: Aboard, path: str, to: Path) -> None:

@@ -9,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.console.console import Console
 from gateway.console.visitors import Guest
 from gateway.queue_states import Lists, QueueState, queue_states
+from gateway.session_words import turn_standing
 from models.base import AnyRow
-from models.overview import Overview, look_over, turn_state
+from models.overview import Overview, look_over
 from models.pace import turns_per_hour
 from workers.consent.waiting import approvals_for, questions_for
 from workers.queues import queue_names
@@ -33,7 +34,7 @@ def overview_pages(console: Console) -> APIRouter:
         queues = queue_states(seen, await lists.look(), names) if fleet else []
         return {
             "seen": seen,
-            "turn_state": turn_state,
+            "turn_standing": turn_standing,
             "due": sum(one.messages + one.tasks for one in seen.waiting),
             "oldest": min((one.oldest for one in seen.waiting if one.oldest), default=None),
             "people": sum(1 for row in seen.turns if row.status == "parked"),

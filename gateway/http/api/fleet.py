@@ -8,8 +8,9 @@ from pydantic import BaseModel, Field
 
 from gateway.http.api.usage import Figures
 from gateway.http.callers import Caller, Doorkeeper
+from gateway.session_words import turn_standing
 from models.base import AnyRow
-from models.overview import Overview, look_over, turn_state
+from models.overview import Overview, look_over
 from workers.house import House
 
 
@@ -108,7 +109,7 @@ def _turn(row: AnyRow) -> OpenTurn:
         id=row.id,
         session=row.session_id,
         agent=row.folder,
-        state=turn_state(row),
+        state=turn_standing(row),
         activity_since=row.activity_since,
         resume_after=row.resume_after,
         started_at=row.started_at,
