@@ -136,7 +136,9 @@ def without_secrets(value: Any) -> Any:
             return {key: HIDDEN if is_secret(str(key)) else without_secrets(item) for key, item in value.items()}
         case list():
             before = [None, *value]
-            return [HIDDEN if _is_flag(flag) else without_secrets(item) for flag, item in zip(before, value, strict=False)]
+            return [
+                HIDDEN if _is_flag(flag) else without_secrets(item) for flag, item in zip(before, value, strict=False)
+            ]
         case str():
             return process_redactor().text(_ASSIGNED.sub(rf"\1{HIDDEN}", value))
         case _:

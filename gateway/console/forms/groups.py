@@ -103,7 +103,13 @@ def field_of(error: RefusedError | AdapterError) -> str:
     text = str(error)
     if "folder" in text or "already an agent" in text:
         return "folder"
-    beginnings = {"fallback": "fallbacks", "policy": "policy", "option": "options", "the name": "name", "the model": "model"}
+    beginnings = {
+        "fallback": "fallbacks",
+        "policy": "policy",
+        "option": "options",
+        "the name": "name",
+        "the model": "model",
+    }
     return next((field for start, field in beginnings.items() if text.startswith(start)), "provider")
 
 
