@@ -71,11 +71,17 @@ def pretty_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+def in_shell(name: str) -> str:
+    """One word of a command that somebody copies, whatever is in it; always in quotes."""
+    return "'" + name.replace("'", "'\"'\"'") + "'"
+
+
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "ago": ago,
     "brief": brief,
     "duration": duration,
     "exactly": exactly,
+    "in_shell": in_shell,
     "instant": instant,
     "markdown": markdown,
     "marked": marked,
