@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from shlex import quote
 from typing import Literal
 
 from redis.exceptions import AuthenticationError, RedisError
@@ -226,5 +227,5 @@ async def _broker(settings: Settings, registry: Registry) -> AsyncIterator[Check
     for stray in found:
         if not stray.is_ours:
             detail = f"{stray.waiting} messages for this fleet lie in the list {stray.name!r}, which nobody reads"
-            remedy = f"a producer names a wrong queue: correct it, then: longshore queues rescue {stray.name}"
+            remedy = f"a producer names a wrong queue: correct it, then: longshore queues rescue {quote(stray.name)}"
             yield Check("stray queue", "warning", detail, remedy)

@@ -1,6 +1,7 @@
 """`longshore queues`: what waits where, who reads it, and what lies where nobody does."""
 
 from dataclasses import asdict
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -37,7 +38,7 @@ def listing(
         if line.stray:
             out.print(
                 f"[yellow]{shown(line.queue)} is read by nobody[/yellow]: a producer names a wrong queue. "
-                f"Correct it there, then: longshore queues rescue {shown(line.queue)}",
+                f"Correct it there, then: longshore queues rescue {quote(shown(line.queue))}",
                 soft_wrap=True,
             )
 

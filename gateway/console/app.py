@@ -27,6 +27,7 @@ from gateway.console.pages.usage import usage_pages
 from gateway.console.pages.wirings import wiring_pages
 from gateway.console.security import Shield, from_our_pages
 from gateway.console.static_files import static_routes
+from gateway.console.threshold import Threshold
 
 PAGES: Final[tuple[Callable[[Console], APIRouter], ...]] = (
     sign_in_pages,
@@ -61,7 +62,8 @@ def open_console(app: FastAPI, console: Console) -> None:
 def _make_console(console: Console) -> FastAPI:
     closed: dict[str, Any] = {"openapi_url": None, "docs_url": None, "redoc_url": None, "redirect_slashes": False}
     app = FastAPI(dependencies=[Depends(from_our_pages(console.house.settings.public_url))], **closed)
-    app.add_middleware(Shield)
+    app.add_middleware(Threshold, db=console.house.db)
+    app.add_middleware(Shield)  # outermost: the last
     explain_errors(app, console)
     app.include_router(static_routes())
     for pages in PAGES:

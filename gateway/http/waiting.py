@@ -5,7 +5,9 @@ What is said here has the ids it is pushed with."""
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from fastapi.responses import JSONResponse
@@ -18,6 +20,7 @@ from workers.events import LOOK_AGAIN_SECONDS
 from workers.intake.ingest import Accepted
 
 LONGEST_SECONDS: Final = 60
+MOST_WAITS: Final = 100  # at once, of one user
 _WAIT: Final = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})", re.IGNORECASE)
 
 
@@ -25,6 +28,27 @@ def asked_to_wait(prefer: str | None) -> int:
     """How many seconds the Prefer header (RFC 7240) asks for; 0 for none."""
     found = _WAIT.search(prefer or "")
     return min(int(found[1]), LONGEST_SECONDS) if found else 0
+
+
+class Waits:
+    """Counts who waits, so that one user does not hold all connections, with however many tokens. Made once per app."""
+
+    def __init__(self) -> None:
+        self._waiting: Counter[str] = Counter()
+
+    @contextmanager
+    def room_for(self, user_id: str, seconds: int) -> Iterator[int]:
+        """How many seconds they may wait: as asked for, or none if too many of theirs do already."""
+        if not seconds or self._waiting[user_id] >= MOST_WAITS:
+            yield 0
+            return
+        self._waiting[user_id] += 1
+        try:
+            yield seconds
+        finally:
+            self._waiting[user_id] -= 1
+            if not self._waiting[user_id]:
+                del self._waiting[user_id]
 
 
 async def answer(db: Database, news: News, accepted: Accepted, seconds: int) -> JSONResponse:

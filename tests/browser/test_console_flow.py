@@ -47,6 +47,15 @@ SCRIPT = rf"""
     - tool: clock
       with: {{timezone: "<svg onload=document.title='taken'>"}}
     - answer: "<script>document.title='taken'</script> **bold** ![p](http://evil.example/x.png)"
+- when: "disguised"
+  play:
+    - tool: ask_user_question
+      with:
+        title: "<b id=lamp hx-get=/console/people hx-trigger=load>"
+        question: "<p id=notice hx-get=/console/people hx-trigger=load>x</p> &#x202E;txt [a](/x 'b&#x2066;')"
+        options: ["3", "<i hx-get=/console/people hx-trigger=load>", "2", "1"]
+        timeout: 3600
+    - answer: "You chose: {{result}}."
 - when: "long"
   play: [{{tool: clock}}, {{answer: "{WORDS}"}}, {{listen: 60}}]
 - play: [{{tool: clock}}, {{answer: "You said: **{{texts}}**"}}]
@@ -193,6 +202,25 @@ async def test_a_turn_is_cancelled_a_letter_retried_and_a_session_replayed(scene
     assert left is not None
     assert right is not None
     assert (left["y"], left["x"] + left["width"] < right["x"]) == (right["y"], True)
+
+
+async def test_a_question_that_comes_in_disguise_is_text_and_its_buttons_answer_what_they_say(
+    scene: Scene, page: Page
+) -> None:
+    """What a stream brings is no different from what a page has: nothing in it asks, hides, or takes another's id."""
+    session = await scene.begin()
+    await scene.ada.sit_down(page, f"/sessions/{session}")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    await say(page, "disguised")
+    card = page.locator("article.ask")
+    await expect(card).to_contain_text("⟨U+202E⟩txt")
+    await expect(card.get_by_role("link", name="a")).to_have_attribute("title", "b⟨U+2066⟩")
+    assert [await page.locator(f"#{name}").count() for name in ("notice", "lamp")] == [1, 1]
+    assert await card.locator("[hx-trigger], [hx-get], b, i").count() == 0
+    await card.get_by_role("button", name="1", exact=True).click()
+    await expect(page.locator("#turns")).to_contain_text("You chose: 1.")
+    assert [url for url in asked if "/console/people" in url] == []
 
 
 async def test_the_stream_goes_on_after_the_gateway_was_restarted(fleet: LivingFleet, browsing: Browsing) -> None:

@@ -1,7 +1,10 @@
 """What cannot be seen, or turns the reading direction, is shown by its number on every page of the console: whoever
 decides must read what is there. Also where Markdown would write it, and in names that people choose for themselves."""
 
+import html
+import json
 import re
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,9 +15,11 @@ from gateway.console.rendering.markdown import markdown
 from gateway.console.rendering.texts import marked, spoken
 from models import MessageIn, Session, Turn, Wiring
 from models.people import remember_user
+from models.sign_ins import new_secret
 from tests.integration.conftest import MakeFleet
 from tests.support.aboard import come_aboard
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
+from workers.events import redis_client
 
 TURNED = "pay \u202eeert\u202c"
 SHOWN = "pay ⟨U+202E⟩eert⟨U+202C⟩"
@@ -81,3 +86,20 @@ def _read(html: str) -> str:
     """Without what is typed into fields: that is sent back as it is."""
     html = re.sub(r"<textarea.*?</textarea>", "", html, flags=re.S)
     return re.sub(r'\bvalue="[^"]*"', "", html)
+
+
+@pytest.mark.spec("G1", "G3")
+@pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
+async def test_a_command_to_copy_is_one_command_whatever_a_producer_has_named(gateway: Gateway) -> None:
+    ada = await come_aboard(gateway)
+    stray = f"mesages-{new_secret()}'; touch taken; '"
+    client = redis_client(gateway.fleet.runtime.settings.redis_url)
+    message = {"headers": {"task": "messages.ingest"}, "properties": {"delivery_tag": "1"}, "body": ""}
+    await client.rpush(stray, json.dumps(message))
+    try:
+        page = (await ada.get("/overview/now")).text
+    finally:
+        await client.delete(stray)
+        await client.aclose()
+    commands = [html.unescape(found) for found in re.findall(r"<code>(longshore queues rescue .*?)</code>", page)]
+    assert ["longshore", "queues", "rescue", stray] in [shlex.split(command) for command in commands]

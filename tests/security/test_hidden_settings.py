@@ -82,6 +82,13 @@ async def test_what_is_shown_instead_of_a_secret_is_never_kept_as_one(gateway: G
     assert await config_of(gateway) == CONFIG
 
 
+async def test_words_that_only_look_like_it_are_words(gateway: Gateway) -> None:
+    owner = await caller(gateway, "olga", "owner")
+    script = "say: a (set) of keys\nthen: keyboard=us"
+    await owner.post("/v1/groups", {"agent": "ann", "provider": "scripted", "options": {"script": script}}, 201)
+    assert (await owner.get("/v1/groups/ann"))["options"] == {"script": script}
+
+
 async def test_over_the_api_neither(gateway: Gateway) -> None:
     owner = await caller(gateway, "olga", "owner")
     shown = await owner.get("/v1/groups/demo")

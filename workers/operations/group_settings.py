@@ -26,6 +26,7 @@ _SECRET: Final = re.compile(_NAMED, re.IGNORECASE)
 # `--api-key` (what follows is one), and `--token=...` or `?key=...` within a text.
 _FLAG: Final = re.compile(rf"--?[\w-]*{_NAMED}[\w-]*", re.IGNORECASE)
 _ASSIGNED: Final = re.compile(rf"((?:^-|[-?&;\s])[\w-]*{_NAMED}[\w-]*=)[^&;\s]+", re.IGNORECASE)
+_LEFT: Final = re.compile(rf"{_NAMED}[\w-]*={re.escape(HIDDEN)}", re.IGNORECASE)
 
 
 class GroupSettingsError(RefusedError):
@@ -142,7 +143,9 @@ def without_secrets(value: Any) -> Any:
                 HIDDEN if _is_flag(flag) else without_secrets(item) for flag, item in zip(before, value, strict=False)
             ]
         case str():
-            return process_redactor().text(_ASSIGNED.sub(rf"\1{HIDDEN}", value))
+            # Arguments and addresses; what has lines is no such thing.
+            plain = value if "\n" in value else _ASSIGNED.sub(rf"\1{HIDDEN}", value)
+            return process_redactor().text(plain)
         case _:
             return value
 
@@ -178,7 +181,7 @@ def _check_known(what: str, value: Any) -> None:
         case list():
             for item in value:
                 _check_known(what, item)
-        case str() if HIDDEN in value:
+        case str() if value == HIDDEN or _LEFT.search(value):
             raise GroupSettingsError(f"{what}: {HIDDEN} is only what is shown instead of its value")
 
 

@@ -88,12 +88,18 @@ def plainly(value: Any) -> str:
     return str(value)
 
 
+def in_shell(name: str) -> str:
+    """One word of a command that somebody copies, whatever is in it; always in quotes."""
+    return "'" + name.replace("'", "'\"'\"'") + "'"
+
+
 FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "ago": ago,
     "apart": apart,
     "brief": brief,
     "duration": duration,
     "exactly": exactly,
+    "in_shell": in_shell,
     "instant": instant,
     "markdown": markdown,
     "marked": marked,

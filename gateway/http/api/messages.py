@@ -21,7 +21,7 @@ from gateway.http.callers import Caller, Doorkeeper
 from gateway.http.news import News
 from gateway.http.problems import documented
 from gateway.http.trust import Trust
-from gateway.http.waiting import asked_to_wait, wait_for_end
+from gateway.http.waiting import Waits, asked_to_wait, wait_for_end
 from models.base import AnyRow
 from models.fates import Fate
 from models.groups import find_agent_group
@@ -105,7 +105,7 @@ class MessageState(BaseModel):
 
 def message_routes(house: House, door: Doorkeeper, news: News) -> APIRouter:
     router = APIRouter(tags=["messages"])
-    trust = Trust[Known]()
+    trust, waits = Trust[Known](), Waits()
 
     @router.post(
         "/messages", status_code=202, response_model=AcceptedView, responses=documented(404, 409), openapi_extra=_BODY
@@ -139,8 +139,8 @@ def message_routes(house: House, door: Doorkeeper, news: News) -> APIRouter:
     ) -> MessageState:
         """What came of a message: how it stands, and what was answered."""
         row = await house.db.read(lambda conn: message_of(conn, caller.user_id, message_id, Act.PRODUCE))
-        seconds = asked_to_wait(prefer)
-        fate = await wait_for_end(house.db, news, row.session_id, row.id, seconds)
+        with waits.room_for(caller.user_id, asked_to_wait(prefer)) as seconds:
+            fate = await wait_for_end(house.db, news, row.session_id, row.id, seconds)
         if seconds:
             response.headers["Preference-Applied"] = f"wait={seconds}"
             row = await house.db.read(lambda conn: message_of(conn, caller.user_id, message_id, Act.PRODUCE))
