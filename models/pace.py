@@ -1,41 +1,20 @@
 """How busy the fleet was lately: turns that began, by the hour. Hours are UTC's and the database's."""
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-from sqlalchemy import String, func, select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 
 from models.base import now
 from models.overview import first_id_of
 from models.sessions import Session
 from models.spending import Mine
 from models.turns import Turn
+from models.utc_parts import utc_hour
 
 HOURS: Final = 24
 _FORMAT: Final = "%Y-%m-%d %H"
-
-
-class utc_hour(FunctionElement[str]):  # noqa: N801 - reads as the SQL function it is
-    """The date and hour of an instant, as YYYY-MM-DD HH."""
-
-    type = String()
-    inherit_cache = True
-    name = "utc_hour"
-
-
-@compiles(utc_hour, "postgresql")
-def _utc_hour_postgresql(element: utc_hour, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"to_char({compiler.process(element.clauses, **kw)} AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24')"
-
-
-@compiles(utc_hour, "sqlite")
-def _utc_hour_sqlite(element: utc_hour, compiler: SQLCompiler, **kw: Any) -> str:
-    # Instants are stored as text, in UTC, the date first.
-    return f"substr({compiler.process(element.clauses, **kw)}, 1, 13)"
 
 
 async def turns_per_hour(conn: AsyncConnection, mine: Mine, hours: int = HOURS) -> list[tuple[datetime, int]]:

@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Float, Select, String, cast, func, select, true
+from sqlalchemy import ColumnElement, Float, Select, cast, func, select, true
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.orm import InstrumentedAttribute
-from sqlalchemy.sql.compiler import SQLCompiler
-from sqlalchemy.sql.functions import FunctionElement
 
 from models.base import AnyRow
 from models.budgets import EVERYBODY, TASK, BudgetDay, today
 from models.conversation import Usage
 from models.groups import AgentGroup
 from models.series import Series
+from models.utc_parts import utc_day
 
 # Given the column with an agent's id: whether it is one of those that somebody may look at.
 Mine = Callable[[InstrumentedAttribute[str]], ColumnElement[bool]]
@@ -26,25 +24,6 @@ Mine = Callable[[InstrumentedAttribute[str]], ColumnElement[bool]]
 
 def everybodys(_column: InstrumentedAttribute[str]) -> ColumnElement[bool]:
     return true()
-
-
-class utc_day(FunctionElement[str]):  # noqa: N801 - reads as the SQL function it is
-    """The date of an instant, as YYYY-MM-DD."""
-
-    type = String()
-    inherit_cache = True
-    name = "utc_day"
-
-
-@compiles(utc_day, "postgresql")
-def _utc_day_postgresql(element: utc_day, compiler: SQLCompiler, **kw: Any) -> str:
-    return f"to_char({compiler.process(element.clauses, **kw)} AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
-
-
-@compiles(utc_day, "sqlite")
-def _utc_day_sqlite(element: utc_day, compiler: SQLCompiler, **kw: Any) -> str:
-    # Instants are stored as text, in UTC, the date first.
-    return f"substr({compiler.process(element.clauses, **kw)}, 1, 10)"
 
 
 _DIMENSIONS: Final[dict[str, ColumnElement[Any]]] = {

@@ -136,6 +136,13 @@ def postgres_database(make_postgres: Callable[[], Iterator[str]]) -> Iterator[st
 
 
 @pytest.fixture
+def no_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Real agent programs take seconds to say who they are: a test that asks all providers and is not about that does
+    without."""
+    monkeypatch.setenv("LONGSHORE_CLIS", str(tmp_path))
+
+
+@pytest.fixture
 async def db(database_url: str) -> AsyncIterator[Database]:
     database = Database(database_url)
     yield database

@@ -4,9 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from adapters.events import Envelope
 from adapters.registry import Registry
 from models.database import Database
+from models.sessions import mark_if_due
+from scheduler.queues import wakes_of
+from scheduler.ringing import Pace
 from workers.bells import Bells
 from workers.settings import Settings
 
@@ -37,6 +42,14 @@ class Done:
     deliveries: list[str] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
     events: list[Envelope] = field(default_factory=list)
+
+
+async def due_wakes(conn: AsyncConnection, settings: Settings, session_id: str) -> list[Wake]:
+    """Mark a session that has something to do now, and say on whose queue it is to be rung for."""
+    if not await mark_if_due(conn, session_id):
+        return []
+    pace = Pace(settings.repeat_seconds, settings.default_provider)
+    return [(wake.session_id, wake.provider) for wake in await wakes_of(conn, pace, [session_id])]
 
 
 def ring(house: House, done: Done) -> Done:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import typer
 from redis.exceptions import RedisError
@@ -21,19 +21,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.errors import AdapterError
 from adapters.registry import Registry
 from models import schema
-from models.base import AnyRow
 from models.database import Database
 from models.errors import DatabaseDownError, StoreError
-from models.groups import find_agent_group, is_ours
 from workers.bells import Bells
 from workers.logs import configure_logs
+from workers.operations.agents import agent_named
 from workers.operations.names import INVISIBLE, BadNameError
 from workers.operations.names import check_name as checked_name
 from workers.refusals import RefusedError
 from workers.settings import Settings, SettingsError, load_settings, require_broker
 
 T = TypeVar("T")
-FollowUp = Literal["enqueue", "interrupt", "separate", "reject"]
 
 EX_UNAVAILABLE = 69
 EX_INTERRUPTED = 130
@@ -102,16 +100,8 @@ async def _at_desk(settings: Settings, command: Callable[[Desk], Awaitable[T]]) 
         await desk.close()
 
 
-async def find_agent(conn: AsyncConnection, handle: str) -> AnyRow:
-    """By folder or id. The fleet's own ones are nobody's to set up."""
-    group = await find_agent_group(conn, handle)
-    if group is None or is_ours(group.folder):
-        fail(f"there is no agent {handle!r}; see: longshore groups list")
-    return group
-
-
 async def agent_id(conn: AsyncConnection, handle: str) -> str:
-    return str((await find_agent(conn, handle)).id)
+    return str((await agent_named(conn, handle)).id)
 
 
 def check_name(what: str, name: str, most: int = 255) -> str:

@@ -7,12 +7,13 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.table import Table
 
-from gateway.cli.desk import BY, Desk, data_of, fail, find_agent, out, print_json, run, shown
+from gateway.cli.desk import BY, Desk, data_of, fail, out, print_json, run, shown
 from gateway.cli.group_settings import described, parse_options, parse_policy_file
 from gateway.cli.listening import warn_of_provider
 from gateway.figures import budget_words
 from models.base import AnyRow
 from models.groups import agent_groups
+from workers.operations.agents import agent_named
 from workers.operations.group_settings import (
     DEFAULT,
     Changes,
@@ -132,7 +133,7 @@ def change(
 
 
 async def _show(desk: Desk, folder: str, as_json: bool) -> None:
-    row = await desk.db.read(lambda conn: find_agent(conn, folder))
+    row = await desk.db.read(lambda conn: agent_named(conn, folder))
     if as_json:
         print_json(_as_json(row))
         return

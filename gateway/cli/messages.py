@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import typer
 
 from adapters.events import Envelope, MessagesJoined, TurnEnded, TurnStarted
-from gateway.cli.desk import Desk, FollowUp, err, fail, find_agent, out, print_json, print_json_text, run, shown
+from gateway.cli.desk import Desk, err, fail, out, print_json, print_json_text, run, shown
 from gateway.cli.listening import nobody_listens
 from gateway.cli.sessions import one_session
 from gateway.cli.stream import EventPrinter
@@ -18,6 +18,8 @@ from models.sessions import find_session
 from workers.events import Follower, redis_client
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
+from workers.operations.agents import agent_named
+from workers.operations.wirings import FollowUp
 
 AGAIN_SECONDS: Final = 1.0
 
@@ -114,7 +116,7 @@ def tail(
 
     async def command(desk: Desk) -> None:
         session_id = await one_session(desk, session) if session else None
-        wanted = [await desk.db.read(lambda conn, name=name: find_agent(conn, name)) for name in agent or ()]  # type: ignore[misc]
+        wanted = [await desk.db.read(lambda conn, name=name: agent_named(conn, name)) for name in agent or ()]  # type: ignore[misc]
         client = redis_client(desk.settings.redis_url)
         printer = EventPrinter(out, prefix=session_id is None)
         if not as_json and session_id is None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.desk import BY, Desk, err, fail, find_agent, out, print_json, run, shown
+from gateway.cli.desk import BY, Desk, err, fail, out, print_json, run, shown
 from gateway.cli.listening import warn_of_provider
 from gateway.cli.task_options import (
     At,
@@ -32,6 +32,7 @@ from scheduler.words import next_dates
 from workers import timetable
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, Besides, accept
+from workers.operations.agents import agent_named
 from workers.operations.tasks import check_provider_options, noting_added
 
 
@@ -70,7 +71,7 @@ def add(
         all_terms = timetable.changed_terms(DEFAULT_TERMS, **terms)  # refuses what cannot be
         now = await desk.db.read(database_now)
         date = moment(at, now, zone) if at is not None else timetable.first_date(None, cron, zone, now)
-        group = await desk.db.read(lambda conn: find_agent(conn, agent))
+        group = await desk.db.read(lambda conn: agent_named(conn, agent))
         runs_on = terms.get("provider") or group.provider or desk.settings.default_provider
         check_provider_options(desk.registry, group, runs_on)
         place = await desk.db.read(lambda conn: place_of(conn, to))

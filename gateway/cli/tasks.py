@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import BY, Desk, agent_id, err, fail, find_agent, out, print_json, run, shown
+from gateway.cli.desk import BY, Desk, agent_id, err, fail, out, print_json, run, shown
 from gateway.cli.listening import listeners, warn_of_provider
 from gateway.cli.task_making import add
 from gateway.cli.task_options import (
@@ -38,6 +38,7 @@ from models.tasks import database_now, series_of
 from workers import timetable
 from workers.bells import agent_queue
 from workers.operations import tasks as operations
+from workers.operations.agents import agent_named
 from workers.operations.group_settings import NONE
 from workers.refusals import RefusedError
 from workers.timetable import EVERYTHING, MIN_HANDLE, Changes, Scope, Task
@@ -187,7 +188,7 @@ def update(
                 changes["process_after"] = moment(at, await database_now(conn), zone)
             if changes.get("provider") is not None:
                 operations.check_provider_options(
-                    desk.registry, await find_agent(conn, found.agent_group_id), changes["provider"]
+                    desk.registry, await agent_named(conn, found.agent_group_id), changes["provider"]
                 )
             said = await operations.update(conn, BY, found, cast(Changes, changes))
             return f"task {found.handle} of {found.agent} {said}"

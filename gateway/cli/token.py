@@ -17,7 +17,7 @@ from models.web_chats import WEB
 from workers.access import user_id_of
 from workers.house import ring_for
 from workers.operations import tokens as operations
-from workers.operations.tokens import Role
+from workers.operations.people import Role
 
 _NAME: Final = re.compile(r"[\w.@+-]{1,100}")
 OPERATOR: Final = "operator"  # who sits at this machine, in the console

@@ -9,6 +9,7 @@ from sqlalchemy import make_url
 from adapters.registry import Registry
 from models.base import Base, new_id
 from tests.support.fleet import Fleet, fleet_settings
+from tests.support.open_gateway import Gateway, gateway_to, registry_with
 
 MakeFleet = Callable[..., Awaitable[Fleet]]
 
@@ -79,3 +80,10 @@ async def make_fleet(database_url: str, redis_url: str, tmp_path: Path) -> Async
 @pytest.fixture
 async def fleet(make_fleet: MakeFleet) -> Fleet:
     return await make_fleet()
+
+
+@pytest.fixture
+async def gateway(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[Gateway]:
+    fleet = await make_fleet(registry_with(tmp_path))
+    async with gateway_to(fleet) as gateway:
+        yield gateway

@@ -1,8 +1,6 @@
 """What went wrong, over HTTP: dead letters, answers that did not arrive, refused input; and trying it again."""
 
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,19 +10,11 @@ from models import AgentGroup, AgentGroupMember, MessageIn, MessageOut
 from models.audit import Audit
 from models.base import new_id
 from models.fleet import Rejected
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import Caller, caller
-from tests.support.open_gateway import Gateway, gateway_to, registry_with
+from tests.support.open_gateway import Gateway
 
 pytestmark = pytest.mark.spec("G2", "M11")
 PAST = datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)
-
-
-@pytest.fixture
-async def gateway(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[Gateway]:
-    fleet = await make_fleet(registry_with(tmp_path))
-    async with gateway_to(fleet) as gateway:
-        yield gateway
 
 
 @pytest.fixture

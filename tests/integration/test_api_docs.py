@@ -4,25 +4,16 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import caller
-from tests.support.open_gateway import Gateway, answering, gateway_to, registry_with
+from tests.support.open_gateway import Gateway, answering
 
 pytestmark = [pytest.mark.spec("G2"), pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)]
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "api.md").read_text()
 ROW = re.compile(r"^\| `([A-Z]+) (/v1/[^`]*)` \| `(\w+)` \| \S", re.MULTILINE)
-
-
-@pytest.fixture
-async def gateway(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[Gateway]:
-    fleet = await make_fleet(registry_with(tmp_path))
-    async with gateway_to(fleet) as gateway:
-        yield gateway
 
 
 async def test_every_route_is_in_the_table_with_its_scope(gateway: Gateway) -> None:

@@ -37,8 +37,7 @@ PROBLEM = "#/components/schemas/Problem"
 
 
 @pytest.fixture
-async def gateway(make_fleet: MakeFleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Gateway]:
-    monkeypatch.setenv("LONGSHORE_CLIS", str(tmp_path))  # real programs take a while to say who they are
+async def gateway(make_fleet: MakeFleet, tmp_path: Path, no_programs: None) -> AsyncIterator[Gateway]:
     fleet = await make_fleet(registry_with(tmp_path), token_rate=0.0)
     async with gateway_to(fleet) as gateway:
         yield gateway

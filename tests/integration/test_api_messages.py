@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,21 +11,13 @@ from gateway.http.trust import TRUST_SECONDS
 from models import AgentGroup, AgentGroupMember, Session, Token, UserRole, Wiring
 from models.base import now
 from models.fleet import Rejected
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import Caller, caller
-from tests.support.open_gateway import Gateway, answering, gateway_to, registry_with, wire
+from tests.support.open_gateway import Gateway, answering, wire
 
 pytestmark = pytest.mark.spec("G1", "G2")
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 MESSAGES = "/v1/messages"
 NONE_OF_YOURS = "agent_group: there is no agent {}, or it is none of yours"
-
-
-@pytest.fixture
-async def gateway(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[Gateway]:
-    fleet = await make_fleet(registry_with(tmp_path))
-    async with gateway_to(fleet) as gateway:
-        yield gateway
 
 
 @pytest.fixture

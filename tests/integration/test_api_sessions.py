@@ -1,10 +1,8 @@
 """Sessions, turns, steps and replays over HTTP: all of what is theirs, page by page, and nothing of anybody else's."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,20 +12,12 @@ from gateway.http.api.forms import EXCERPT
 from models import AgentGroupMember, MessageIn, MessageOut, Session, Step, Usage
 from models.audit import Audit
 from models.base import new_id, now
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import Caller, caller
-from tests.support.open_gateway import Gateway, gateway_to, registry_with
+from tests.support.open_gateway import Gateway
 
 pytestmark = pytest.mark.spec("G2", "M15")
 PAST = datetime(2026, 1, 31, 12, 0, 0, 123456, UTC)
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
-
-
-@pytest.fixture
-async def gateway(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[Gateway]:
-    fleet = await make_fleet(registry_with(tmp_path))
-    async with gateway_to(fleet) as gateway:
-        yield gateway
 
 
 @pytest.fixture

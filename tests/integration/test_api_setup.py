@@ -1,8 +1,6 @@
 """Agents, wirings, tasks, usage, the fleet and the audit log over real HTTP, on both databases."""
 
-from collections.abc import AsyncIterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,20 +9,12 @@ from sqlalchemy import select
 from models import AgentGroup, Process, Usage
 from models.audit import Audit
 from models.base import new_id
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import Caller, caller
 from tests.support.api_seeds import seed
 from tests.support.fleet import Fleet
-from tests.support.open_gateway import Gateway, gateway_to, registry_with
+from tests.support.open_gateway import Gateway
 
 pytestmark = pytest.mark.spec("G2")
-
-
-@pytest.fixture
-async def gateway(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[Gateway]:
-    fleet = await make_fleet(registry_with(tmp_path))
-    async with gateway_to(fleet) as gateway:
-        yield gateway
 
 
 @pytest.fixture
@@ -284,10 +274,8 @@ async def test_the_fleet_at_a_glance(gateway: Gateway, owner: Caller) -> None:
     assert (narrow["queues"], narrow["processes"], narrow["last_hour"]["completed"]) == ([], [], 1)
 
 
-async def test_providers_are_shown_to_those_who_see_the_fleet(
-    gateway: Gateway, owner: Caller, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LONGSHORE_CLIS", str(tmp_path))  # real programs take a while to say who they are
+@pytest.mark.usefixtures("no_programs")
+async def test_providers_are_shown_to_those_who_see_the_fleet(gateway: Gateway, owner: Caller) -> None:
     shown = {one["id"]: one for one in (await owner.get("/v1/providers"))["items"]}
     assert (shown["scripted"]["installed"], shown["scripted"]["default"]) == (True, True)
     assert set(shown) == set(gateway.fleet.runtime.registry.providers.names)

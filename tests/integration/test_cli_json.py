@@ -113,6 +113,7 @@ def test_every_command_is_one_or_the_other(database_kind: str) -> None:
     assert with_json == known
 
 
+@pytest.mark.usefixtures("no_programs")
 async def test_what_looks_says_one_document_and_nothing_else(names: dict[str, str]) -> None:
     for line in (line for lines in LOOKS.values() for line in lines):
         # Not all is well in a test.

@@ -187,10 +187,8 @@ async def test_changes_made_at_once_are_all_kept(fleet: Fleet) -> None:
 
 
 @pytest.mark.spec("P16", "G4")
-async def test_providers_are_shown_with_health_and_workers(
-    cli: Cli, fleet: Fleet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LONGSHORE_CLIS", str(tmp_path))  # real programs take a while to say who they are
+@pytest.mark.usefixtures("no_programs")
+async def test_providers_are_shown_with_health_and_workers(cli: Cli, fleet: Fleet) -> None:
     rows: list[dict[str, Any]] = [
         {"provider": "openai", "account": "ab12", "state": "down", "detail": "connect refused", "until": now(600)},
         {"provider": "anthropic", "account": "cd34", "state": "limited", "detail": "429", "until": now(-5)},

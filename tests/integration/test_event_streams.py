@@ -24,7 +24,8 @@ from tests.support.aboard import come_aboard
 from tests.support.event_source import EventSource, Sent, event_source
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 from workers.events import envelope, redis_client
-from workers.operations.tokens import Role, add_token
+from workers.operations.people import Role
+from workers.operations.tokens import add_token
 
 pytestmark = pytest.mark.spec("G2")
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

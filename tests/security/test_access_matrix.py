@@ -2,7 +2,8 @@
 
 Each act is done through its real entry, as a person of each standing; where the table says no, it leaves nothing."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +23,7 @@ from models.series import Series
 from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import Caller, make_token
 from tests.support.fleet import Fleet
-from tests.support.open_gateway import gateway_to
+from tests.support.open_gateway import Gateway, gateway_to
 from tests.support.outside import hear, make, said_to, wire
 from tests.support.runs import add_run, clock
 from workers.access import NEEDED, Act, Standing
@@ -78,9 +79,17 @@ def test_the_page_says_what_the_code_says() -> None:
 class World:
     """Two agents, and one person of each kind. Everybody tries in a place of their own."""
 
-    def __init__(self, fleet: Fleet, demo: str) -> None:
+    def __init__(self, fleet: Fleet, demo: str, until_the_end: AsyncExitStack) -> None:
         self.fleet = fleet
         self.demo = demo
+        self._until_the_end = until_the_end
+        self._gateway: Gateway | None = None
+
+    async def gateway(self) -> Gateway:
+        """One for everybody."""
+        if self._gateway is None:
+            self._gateway = await self._until_the_end.enter_async_context(gateway_to(self.fleet))
+        return self._gateway
 
     async def place(self, person: str, policy: str) -> str:
         chat = f"chat-{person}"
@@ -278,9 +287,8 @@ def _over_http(method: str, path: str, body: dict[str, Any] | None = None) -> Pr
         bearer = await make_token(world.fleet, user_id)
 
         async def happens() -> bool:
-            async with gateway_to(world.fleet) as gateway:
-                answer = await Caller(gateway.client, user_id, bearer).ask(method, path, body)
-            return answer.status_code < 400
+            client = (await world.gateway()).client
+            return (await Caller(client, user_id, bearer).ask(method, path, body)).status_code < 400
 
         return happens
 
@@ -362,7 +370,7 @@ def _script() -> str:
 
 
 @pytest.fixture
-async def world(make_fleet: MakeFleet) -> World:
+async def world(make_fleet: MakeFleet) -> AsyncIterator[World]:
     provider: Any = ScriptedProvider()
     registry = Registry(providers=Drivers("provider", {PROVIDER: provider}))
     fleet = await make_fleet(registry, default_provider=PROVIDER, sandbox="none")  # no script comes to be run here
@@ -379,7 +387,8 @@ async def world(make_fleet: MakeFleet) -> World:
     }
     for column, (role, group_id) in roles.items():
         await make(fleet, PEOPLE[column], role, group_id)
-    return World(fleet, demo)
+    async with AsyncExitStack() as stack:
+        yield World(fleet, demo, stack)
 
 
 @pytest.mark.spec("C5", "D4", "C4", "C6", "M16")

@@ -80,7 +80,7 @@ def operations_in(document: dict[str, Any]) -> list[Operation]:
 
 
 @pytest.fixture
-async def gateway(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[Gateway]:
+async def gateway(make_fleet: MakeFleet, tmp_path: Path, no_programs: None) -> AsyncIterator[Gateway]:
     fleet = await make_fleet(registry_with(tmp_path))
     async with gateway_to(fleet) as gateway:
         yield gateway

@@ -12,11 +12,8 @@ from models.dead_letters import resend as resend_answer
 from models.dead_letters import revive
 from models.lookup import short
 from models.series import terms_of_series
-from models.sessions import mark_if_due
-from scheduler.queues import wakes_of
-from scheduler.ringing import Pace
 from workers.failover import check_choice
-from workers.house import Done, House, ring
+from workers.house import Done, House, due_wakes, ring
 from workers.refusals import RefusedError
 
 # What is said of a message that is not dead.
@@ -48,11 +45,9 @@ async def retry(
         if session_id is None:
             raise RefusedError(await _why_not(conn, row.id))
         await note(conn, by, "dead.retry", row.id, agent_group_id=row.owner_id, provider=provider, model=model)
-        await mark_if_due(conn, session_id)
-        pace = Pace(house.settings.repeat_seconds, house.settings.default_provider)
-        wakes = [(wake.session_id, wake.provider) for wake in await wakes_of(conn, pace, [session_id])]
+        wakes = await due_wakes(conn, house.settings, session_id)
         where = f" on {own}" + (f" ({model})" if model is not None else "") if named else ""
-        return Done(f"message {short(row.id)} is back in the queue of {row.folder}{where}", list(wakes))
+        return Done(f"message {short(row.id)} is back in the queue of {row.folder}{where}", wakes)
 
     return ring(house, await house.db.transact(work))
 

@@ -9,9 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.audit import note
 from models.base import new_id
-from models.groups import AgentGroup, find_agent_group, is_ours
+from models.groups import AgentGroup
 from models.upsert import insert_ignoring
 from workers.house import House
+from workers.operations.agents import agent_named
 from workers.operations.group_settings import DEFAULT, Changes, GroupSettings, GroupSettingsError
 
 _FOLDER: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,99}")
@@ -47,9 +48,7 @@ async def update_group(house: House, by: str, handle: str, changes: Changes) -> 
     """Returns how it was and how it is. `handle`: folder or id."""
 
     async def work(conn: AsyncConnection) -> tuple[GroupSettings, GroupSettings]:
-        found = await find_agent_group(conn, handle)
-        if found is None or is_ours(found.folder):
-            raise GroupSettingsError(f"there is no agent {handle!r}; see: longshore groups list", kind="nobody")
+        found = await agent_named(conn, handle)
         # Under the row's lock (SQLite: the writer's), so that two changes at once are both kept.
         locked = select(AgentGroup.__table__).where(AgentGroup.id == found.id).with_for_update()
         before = GroupSettings.of_row((await conn.execute(locked)).one())

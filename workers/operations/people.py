@@ -7,14 +7,14 @@ from typing import Literal
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.audit import note
-from models.groups import ensure_messaging_group, find_agent_group, is_ours
+from models.groups import ensure_messaging_group
 from models.people import grant, remember_dm, remember_user, withdraw
 from workers.access import user_id_of
 from workers.consent.strangers import let_in
 from workers.house import Done, House, ring
 from workers.intake.codes import invite, new_code
+from workers.operations.agents import agent_named
 from workers.operations.names import check_name
-from workers.refusals import RefusedError
 
 Role = Literal["owner", "admin", "member"]
 
@@ -65,9 +65,4 @@ async def invite_person(house: House, by: str, role: Role, agent: str | None, mi
 
 
 async def _agent_id(conn: AsyncConnection, handle: str | None) -> str | None:
-    if handle is None:
-        return None
-    group = await find_agent_group(conn, handle)
-    if group is None or is_ours(group.folder):
-        raise RefusedError(f"there is no agent {handle!r}; see: longshore groups list", kind="nobody")
-    return str(group.id)
+    return None if handle is None else str((await agent_named(conn, handle)).id)

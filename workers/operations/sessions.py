@@ -11,14 +11,12 @@ from models.inbox import MessageIn, discard_waiting, has_waiting
 from models.lookup import short
 from models.programs import forget
 from models.reminders import count_reminders
-from models.sessions import close_session, find_session, lock_session, mark_if_due, place_of
+from models.sessions import close_session, find_session, lock_session, place_of
 from models.tasks import unfollowed
 from models.turns import open_turn, turns_of_session
-from scheduler.queues import wakes_of
-from scheduler.ringing import Pace
 from workers.actions.sessions import begin_anew
 from workers.giving_up import give_up, start_over
-from workers.house import Done, House, ring
+from workers.house import Done, House, due_wakes, ring
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 from workers.operations.keys import row_id_for, taken_once
@@ -42,9 +40,7 @@ async def cancel(house: House, by: str, session_id: str) -> Done:
         done = Done(f"turn {given_up.number} of {session.folder} was cancelled", deliveries=given_up.deliveries)
         done.stopped.append(session_id)
         done.events.append(given_up.ended)
-        if await mark_if_due(conn, session_id):
-            pace = Pace(house.settings.repeat_seconds, house.settings.default_provider)
-            done.wakes += [(wake.session_id, wake.provider) for wake in await wakes_of(conn, pace, [session_id])]
+        done.wakes += await due_wakes(conn, house.settings, session_id)
         return done
 
     return ring(house, await house.db.transact(work))

@@ -4,12 +4,11 @@ The secret is made by whoever shows it, once; here it passes through, and only i
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Literal
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.audit import note
-from models.groups import Wiring, ensure_messaging_group, find_agent_group, find_place, is_ours, wirings_of
+from models.groups import Wiring, ensure_messaging_group, find_place, wirings_of
 from models.people import find_user, grant, remember_dm, remember_user
 from models.sign_ins import put_link
 from models.tokens import DEFAULT_SCOPES, SCOPES, Scope, put_token, revoke_token
@@ -18,9 +17,9 @@ from models.web_chats import WEB
 from workers.access import user_id_of
 from workers.consent.strangers import let_in
 from workers.house import Done
+from workers.operations.agents import agent_named
+from workers.operations.people import Role
 from workers.refusals import RefusedError
-
-Role = Literal["owner", "admin", "member"]
 
 
 async def add_token(
@@ -35,7 +34,7 @@ async def add_token(
 ) -> Done:
     """Whoever has it is `web:NAME`, whose direct chat is NAME. With an agent, they become what `role` says to it, and
     it answers in that chat; an owner is one of all agents, and so is an admin without one."""
-    group_id = await _agent_id(conn, agent) if agent is not None else None
+    group_id = str((await agent_named(conn, agent)).id) if agent is not None else None
     user_id = await _person(conn, name)
     await put_token(conn, token, user_id, name, scopes, expires_at)
     await note(conn, by, "token.add", user_id, agent_group_id=group_id, role=role, scopes=sorted(scopes))
@@ -73,10 +72,3 @@ async def _person(conn: AsyncConnection, name: str) -> str:
     await remember_user(conn, user_id, WEB, name)
     await remember_dm(conn, user_id, WEB, await ensure_messaging_group(conn, WEB, name))
     return user_id
-
-
-async def _agent_id(conn: AsyncConnection, handle: str) -> str:
-    group = await find_agent_group(conn, handle)
-    if group is None or is_ours(group.folder):
-        raise RefusedError(f"there is no agent {handle!r}; see: longshore groups list")
-    return str(group.id)

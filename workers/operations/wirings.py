@@ -11,13 +11,13 @@ from models.groups import (
     ensure_messaging_group,
     find_agent_group,
     find_place,
-    is_ours,
     remove_wiring,
     set_place,
 )
 from models.upsert import insert_or_update
 from workers.house import House
 from workers.intake.patterns import find_fault
+from workers.operations.agents import agent_named
 from workers.operations.names import check_name
 from workers.refusals import RefusedError
 
@@ -95,7 +95,7 @@ async def put_wiring(
     house.registry.channels.get(channel)
 
     async def work(conn: AsyncConnection) -> None:
-        group_id = await _agent_id(conn, agent)
+        group_id = str((await agent_named(conn, agent)).id)
         place = await ensure_messaging_group(conn, channel, chat)
         key = {"messaging_group_id": place, "agent_group_id": group_id}
         await insert_or_update(conn, Wiring, list(key), **key, **columns)
@@ -117,10 +117,3 @@ async def unwire(house: House, by: str, agent: str, channel: str, chat: str) -> 
         return True
 
     return await house.db.transact(work)
-
-
-async def _agent_id(conn: AsyncConnection, handle: str) -> str:
-    group = await find_agent_group(conn, handle)
-    if group is None or is_ours(group.folder):
-        raise WiringError(f"there is no agent {handle!r}; see: longshore groups list", kind="nobody")
-    return str(group.id)
