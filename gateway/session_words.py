@@ -39,7 +39,7 @@ def standing(session: AnyRow, at: datetime) -> Standing:
     """`session`: of `models.browsing` or `models.lookup`; `at`: what time it is."""
     match state_of(session, at):
         case "working":
-            return Standing("at work", "busy", f": {_doing(session.activity)}, for", session.activity_since)
+            return Standing("at work", "busy", f": {doing(session.activity)}, for", session.activity_since)
         case "worker lost":
             since = session.lease_expires_at
             return Standing("worker lost", "bad", ": its time ran out", since, " ago; another takes over")
@@ -50,10 +50,11 @@ def standing(session: AnyRow, at: datetime) -> Standing:
         case "closed":
             return Standing("closed", "quiet", ",", session.activity_since, " ago")
         case _:
-            return Standing("idle", "quiet", " for", session.last_active)
+            return Standing("idle", "quiet", " for", session.activity_since or session.last_active)
 
 
-def _doing(activity: str | None) -> str:
+def doing(activity: str | None) -> str:
+    """What it is at, after "is"."""
     if activity is None:
         return "beginning"
     return f"running {activity.removeprefix(_TOOL)}" if activity.startswith(_TOOL) else _DOING.get(activity, activity)

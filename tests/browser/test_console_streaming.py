@@ -97,6 +97,7 @@ async def test_who_comes_in_the_middle_of_an_answer_has_it_from_its_beginning(
     page, other = await browsing.open(), await browsing.open()
     await scene.ada.sit_down(page, path)
     await expect(page.get_by_text("You said: hello")).to_be_visible()
+    await watch_shifts(page)
     await page.locator("#say-text").fill("a story")
     await page.keyboard.press("Enter")
     await expect(page.locator(".streaming")).to_contain_text("word30 ")
@@ -114,6 +115,8 @@ async def test_who_comes_in_the_middle_of_an_answer_has_it_from_its_beginning(
         await expect(late.locator(".streaming")).to_have_count(0)
         await late.goto("about:blank")
     await expect(other.locator(".bubble-out", has_text="word399")).to_have_count(1)
+    await expect(page.locator(".streaming")).to_have_count(0)
+    assert await page.evaluate("window.shifted") < 0.1
 
 
 async def test_a_turn_is_offered_to_be_cancelled_while_there_is_one(scene: Scene, page: Page) -> None:
