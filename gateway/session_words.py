@@ -39,7 +39,7 @@ def standing(session: AnyRow, at: datetime) -> Standing:
     """`session`: a row of `models.browsing`; `at`: what time it is."""
     match state_of(session, at):
         case "working":
-            return Standing("at work", "busy", f": {_doing(session.activity)}, for", session.activity_since)
+            return Standing("at work", "busy", f": {doing(session.activity)}, for", session.activity_since)
         case "worker lost":
             since = session.lease_expires_at
             return Standing("worker lost", "bad", ": its time ran out", since, " ago; another takes over")
@@ -50,7 +50,7 @@ def standing(session: AnyRow, at: datetime) -> Standing:
         case "closed":
             return Standing("closed", "quiet", ",", session.activity_since, " ago")
         case _:
-            return Standing("idle", "quiet", " for", session.last_active)
+            return Standing("idle", "quiet", " for", session.activity_since or session.last_active)
 
 
 def turn_standing(turn: AnyRow) -> str:
@@ -61,10 +61,11 @@ def turn_standing(turn: AnyRow) -> str:
         return f"rests: {turn.activity}" if turn.activity else "waits to be tried again"
     if turn.lease_expires_at is None or turn.lease_expires_at <= turn.at:
         return "has lost its worker; another takes over"
-    return _doing(turn.activity)
+    return doing(turn.activity)
 
 
-def _doing(activity: str | None) -> str:
+def doing(activity: str | None) -> str:
+    """What it is at, after "is"."""
     if activity is None:
         return "beginning"
     return f"running {activity.removeprefix(_TOOL)}" if activity.startswith(_TOOL) else _DOING.get(activity, activity)

@@ -55,15 +55,16 @@ async def scene(fleet: LivingFleet) -> AsyncIterator[Scene]:
 async def test_what_was_said_for_somebody_stands_in_their_chat(scene: Scene, page: Page) -> None:
     ada = {"channel_type": "web", "platform_id": "ada"}
     await scene.begin(FIRST_MESSAGE, **ada, sender_id="ada", sender_name="you")
-    await scene.begin("And one more from the operator.", **ada, sender_id=None, sender_name="Grace")
-    await scene.begin("The report is due.", **ada, kind="task")
     await scene.ada.sit_down(page, "/chat")
     lines = page.locator(".entry")
+    await expect(lines).to_have_count(2)
+    await scene.begin("The report is due.", **ada, kind="task")
+    await expect(page.get_by_text("You said: The report is due.")).to_be_visible()
+    await scene.begin("And one more from the operator.", **ada, sender_id=None, sender_name="Grace")
     await expect(lines).to_have_count(5)
     await expect(lines.nth(0)).to_have_text(FIRST_MESSAGE)
     await expect(lines.nth(1)).to_contain_text(f"You said: {FIRST_MESSAGE}")
-    await expect(lines.nth(2)).to_contain_text("Grace")
-    await expect(lines.nth(2)).to_contain_text("And one more from the operator.")
+    await expect(page.locator(".bubble-in", has_text="And one more from the operator.")).to_contain_text("Grace")
 
 
 @pytest.mark.parametrize("where", ["chat", "session"])
@@ -97,6 +98,7 @@ async def test_who_comes_in_the_middle_of_an_answer_has_it_from_its_beginning(
     page, other = await browsing.open(), await browsing.open()
     await scene.ada.sit_down(page, path)
     await expect(page.get_by_text("You said: hello")).to_be_visible()
+    await watch_shifts(page)
     await page.locator("#say-text").fill("a story")
     await page.keyboard.press("Enter")
     await expect(page.locator(".streaming")).to_contain_text("word30 ")
@@ -114,6 +116,36 @@ async def test_who_comes_in_the_middle_of_an_answer_has_it_from_its_beginning(
         await expect(late.locator(".streaming")).to_have_count(0)
         await late.goto("about:blank")
     await expect(other.locator(".bubble-out", has_text="word399")).to_have_count(1)
+    await expect(page.locator(".streaming")).to_have_count(0)
+    assert await page.evaluate("window.shifted") < 0.1
+
+
+@pytest.mark.parametrize("where", ["chat", "session"])
+async def test_a_text_goes_on_in_one_place_after_the_gateway_was_restarted(
+    fleet: LivingFleet, browsing: Browsing, where: str
+) -> None:
+    group = await fleet.add_group(config={"provider_options": {"script": SCRIPT, "pace": 0.03}})
+    await wire(fleet, group, "web", "ada")
+    page = await browsing.open()
+    async with gateway_to(fleet) as gateway:
+        scene = Scene(fleet, gateway, await come_aboard(gateway))
+        session = await scene.begin("hello", channel_type="web", platform_id="ada", sender_id="ada")
+        await scene.ada.sit_down(page, "/chat" if where == "chat" else f"/sessions/{session}")
+        await page.evaluate("document.querySelectorAll('[data-poll]').forEach((part) => part.remove())")
+        await expect(page.get_by_text("You said: hello")).to_be_visible()
+        await page.locator("#say-text").fill("a story")
+        await page.keyboard.press("Enter")
+        await expect(page.locator(".streaming")).to_contain_text("word10 ")
+    browsing.expect("ERR_CONNECTION_REFUSED")
+    async with asyncio.timeout(20):
+        while not browsing.complaints:  # it has come back in vain
+            await asyncio.sleep(0.05)
+    async with gateway_to(fleet, port=gateway.port):
+        await expect(page.locator(".streaming")).to_have_text("writing …")
+        await expect(page.locator(".bubble-out", has_text="word399")).to_be_visible(timeout=60_000)
+        await expect(page.locator(".streaming")).to_have_count(0)
+        await expect(page.get_by_text("word10 ")).to_have_count(1)
+        await page.goto("about:blank")
 
 
 async def test_a_turn_is_offered_to_be_cancelled_while_there_is_one(scene: Scene, page: Page) -> None:

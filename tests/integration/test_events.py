@@ -208,6 +208,27 @@ async def test_who_rings_when_ready_misses_no_word(fleet: Fleet, client: redis.a
     assert [await turn for turn in turns] == [["completed"]]
 
 
+async def test_pieces_of_a_text_say_how_much_of_it_came_before(fleet: Fleet, client: redis.asyncio.Redis) -> None:
+    acts = "{say: One two.}, {think: hm}, {say: Three four.}, {answer: Fünf 🚢 six.}, {answer: Seven.}"
+    await fleet.add_group(config={"provider_options": {"script": f"- play: [{acts}]", "pace": 0.001}})
+    accepted = await fleet.send()
+    turns: list[asyncio.Task[list[str]]] = []
+    rung = Follower(
+        fleet.db,
+        client,
+        accepted.session_id,
+        ready=lambda: turns.append(asyncio.create_task(fleet.answer_wakes())),
+    )
+    pieces = [item.event for item in await _read(rung, _ends(1)) if isinstance(item.event, TextDelta)]
+    texts: list[str] = []
+    for piece in pieces:
+        texts += [""] if piece.offset == 0 else []
+        assert piece.offset == len(texts[-1])
+        texts[-1] += piece.text
+    assert texts == ["One two. ", "Three four. ", "Fünf 🚢 six. ", "Seven. "]
+    assert [await turn for turn in turns] == [["completed"]]
+
+
 @pytest.mark.spec("G2")
 async def test_without_redis_it_is_rung_for_all_the_same(fleet: Fleet) -> None:
     await fleet.add_group(script="fine")

@@ -21,7 +21,7 @@ LONG: Final = 20_000
 CHARACTERS: Final = 200_000
 SHORT: Final = 500
 _DECIDES: Final = {
-    "approval": "an admin of {} or an owner, who may decide",
+    "approval": "an admin of {} or an owner whose sign-in may decide",
     "question": "an answer from somebody whose sign-in may decide",
 }
 
@@ -63,6 +63,8 @@ async def read_chat(conn: AsyncConnection, guest: Guest) -> Chat:
         _say(lines, shown, row)
     await _keep_own_buttons(conn, lines, guest)
     for row in await last_heard(conn, chat, LINES):
+        if isinstance(row.content.get("agent"), dict):
+            continue  # of another agent, to the one that is here
         by = "" if row.sender_id == chat else str(row.content.get("sender") or "somebody")
         line = Line(f"in{row.id}", row.created_at, _words(row), mine=True, by=by, status=row.status)
         lines[line.key] = line

@@ -8,6 +8,7 @@ from typing import Any, Final
 from gateway.console.rendering.markdown import markdown
 from gateway.console.rendering.texts import brief, exactly, marked, spoken
 from gateway.figures import money, span, tokens
+from gateway.session_words import doing
 from models.lookup import short
 
 # How good or bad a state is, for its colour; what is not named here is quiet.
@@ -97,6 +98,7 @@ FILTERS: Final[dict[str, Callable[..., Any]]] = {
     "ago": ago,
     "apart": apart,
     "brief": brief,
+    "doing": doing,
     "duration": duration,
     "exactly": exactly,
     "in_shell": in_shell,

@@ -139,6 +139,8 @@
     stream.addEventListener("open", () => {
       wait = 1000;
       byId("lamp").hidden = true;
+      // What is being written comes again from its beginning.
+      for (const entry of page.querySelectorAll(".entry-live")) entry.remove();
     });
     stream.addEventListener("error", () => {
       byId("lamp").hidden = false;

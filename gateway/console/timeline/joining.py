@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from adapters.events import Envelope
-from gateway.console.timeline.entries import Asked, Call, Entry, Received, Sent
+from gateway.console.timeline.entries import Asked, Attempt, Call, Entry, Received, Said, Sent, Thought
 from gateway.console.timeline.turn_view import TurnView
 from models.base import AnyRow
 from models.timeline import Rows
@@ -45,6 +45,7 @@ def join(view: TurnView, rows: Rows) -> list[Entry]:
             view.began, view.ended = row.started_at, row.ended_at
     changed = _received(view, rows.received)
     changed += _steps(view, [step for step in rows.steps if step.turn_id == view.id])
+    changed += _not_void(view)
     changed += _sent(view, rows.sent)
     asked = {row.id: row for row in [*rows.approvals, *rows.questions]}
     for entry in view.entries:
@@ -75,6 +76,25 @@ def _steps(view: TurnView, steps: Sequence[AnyRow]) -> list[Entry]:
             if of_call and entry.step != of_call[-1]:
                 entry.step = of_call[-1]
                 changed.append(entry)
+    return changed
+
+
+def _not_void(view: TurnView) -> list[Entry]:
+    """What a lost attempt had said before a call that is on record: the next goes on behind that call, and does not say
+    it again. (A program, which begins anew, calls under ids that no step has.)"""
+    changed: list[Entry] = []
+    said: list[Said | Thought] = []
+    for entry in view.entries:
+        match entry:
+            case Attempt():
+                said = []
+            case Said() | Thought() if entry.void:
+                said.append(entry)
+            case Call(step=step) if step is not None and step.key == f"{entry.call}:{entry.name}":
+                for one in said:
+                    one.void = False
+                changed += said
+                said = []
     return changed
 
 

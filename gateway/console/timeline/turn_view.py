@@ -30,7 +30,7 @@ from gateway.console.timeline.entries import Asked, Attempt, Call, Entry, Note, 
 
 _ENDS: Final[dict[str, tuple[str, str, Tone]]] = {
     "failed": ("✗", "given up: {}", "bad"),
-    "cancelled": ("■", "cancelled: {}", "warn"),
+    "cancelled": ("■", "{}", "warn"),
     "waiting": ("↻", "{}", "warn"),
     "parked": ("‖", "waits: {}", "warn"),
     "handed_over": ("⇄", "{}", ""),

@@ -107,6 +107,25 @@ def test_what_a_lost_worker_said_is_void() -> None:
     assert view.worker == "w2"
 
 
+def test_what_a_lost_worker_said_before_a_call_on_record_is_not_void() -> None:
+    def view() -> TurnView:
+        return view_of(
+            started(),
+            Message(text="first I look"),
+            ToolCall(id="c1", name="clock"),
+            ToolResult(id="c1", name="clock", ok=True),
+            Message(text="half of"),
+            started(attempt=2, worker="w2"),
+            Message(text="half of it"),
+        )
+
+    for key, void in (("c1:clock", [False, True, False]), ("1:c1:clock", [True, True, False])):
+        step = SimpleNamespace(id="s1", turn_id=TURN, key=key, started_at=at(3), ended_at=at(4))
+        shown = view()
+        join(shown, rows(steps=[step]))
+        assert [entry.void for entry in shown.entries if isinstance(entry, Said)] == void
+
+
 def test_a_call_that_waited_for_a_person_goes_on_as_the_same() -> None:
     view = view_of(
         started(),
