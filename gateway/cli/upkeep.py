@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from adapters.registry import Registry
-from gateway.cli.desk import EX_UNAVAILABLE, Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import EX_UNAVAILABLE, AsJson, Desk, fail, out, print_json, run, shown
 from gateway.doctor import Check, examine
 from models import schema
 from models.errors import DatabaseDownError, StoreError
@@ -16,7 +16,7 @@ from workers.settings import SettingsError, load_settings
 _MARKS = {"ok": "[green]✓[/green]", "warning": "[yellow]![/yellow]", "problem": "[red]✗[/red]"}
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Look at everything that can be wrong, and say what to do. Exits 1 if something is."""
     try:
         settings = load_settings()
@@ -41,7 +41,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="one JSON docume
 
 def migrate(
     to: Annotated[str, typer.Option(help="a revision; older ones go down, `base` removes all")] = "head",
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bring the database's tables to this release."""
     try:
@@ -63,7 +63,7 @@ def health(
         str | None, typer.Argument(help="a worker or beat, e.g. agent@host or just agent; else any worker")
     ] = None,
     within: Annotated[float, typer.Option(help="seconds since it last said that it lives")] = 30.0,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """For probes: exits 0 if the process lives, works with the database, and has said so lately."""
 
