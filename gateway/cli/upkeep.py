@@ -4,6 +4,7 @@ import asyncio
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from adapters.registry import Registry
 from gateway.cli.desk import EX_UNAVAILABLE, AsJson, Desk, fail, out, print_json, run, shown
@@ -28,8 +29,7 @@ def doctor(as_json: AsJson = False) -> None:
         async for check in examine(settings, Registry()):
             checks.append(check)
             if not as_json:
-                remedy = f"  [dim]→ {shown(check.remedy)}[/dim]" if check.remedy else ""
-                out.print(f"{_MARKS[check.state]} {check.name:<22} {shown(check.detail)}{remedy}", soft_wrap=True)
+                _print(check)
         return checks
 
     checks = asyncio.run(command())
@@ -37,6 +37,19 @@ def doctor(as_json: AsJson = False) -> None:
         print_json([vars(check) for check in checks])
     if any(check.state == "problem" for check in checks):
         raise typer.Exit(1)
+
+
+def _print(check: Check) -> None:
+    words = shown(check.detail) + (f"  [dim]→ {shown(check.remedy)}[/dim]" if check.remedy else "")
+    if not out.is_terminal:
+        out.print(f"{_MARKS[check.state]} {check.name:<22} {words}", soft_wrap=True)
+        return
+    row = Table.grid(padding=(0, 1))
+    row.add_column()
+    row.add_column(min_width=22, no_wrap=True)
+    row.add_column()
+    row.add_row(_MARKS[check.state], shown(check.name), words)
+    out.print(row)
 
 
 def migrate(
