@@ -188,7 +188,9 @@ def _listener(name: str, listens: str, row: AnyRow | None) -> Check:
 
 async def _rows(db: Database) -> AsyncIterator[Check]:
     found = await db.read(counts)
-    yield Check("waiting", "ok", f"{found['pending']} messages, {found['unsent']} replies")
+    messages, replies = found["pending"], found["unsent"]
+    words = f"{messages} message{'s' * (messages != 1)}, {replies} repl{'y' if replies == 1 else 'ies'}"
+    yield Check("waiting", "ok", words)
     for name, command in (
         ("dead", "longshore dead"),
         ("undelivered", "longshore dead --undelivered"),

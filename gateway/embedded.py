@@ -42,7 +42,10 @@ class EmbeddedValkey:
 
 
 def free_port(preferred: int = 0) -> int:
+    """The preferred one, unless somebody listens there."""
     with socket.socket() as probe:
+        # As servers do: connections that have just been closed on it do not count, or each start had another address.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", preferred))
         except OSError:

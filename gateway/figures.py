@@ -39,7 +39,7 @@ def tokens(count: int) -> str:
 def spent(read_tokens: int, output_tokens: int, usd: float | None, *, partly_unknown: bool = False) -> str:
     """What one turn took, in a few words."""
     cost = "" if usd is None else f", {'at least ' * partly_unknown}{money(usd)}"
-    return f"{tokens(read_tokens)} in, {tokens(output_tokens)} out{cost}"
+    return f"{tokens(read_tokens)} tokens in, {tokens(output_tokens)} out{cost}"
 
 
 def bar(part: float, whole: float) -> str:

@@ -52,13 +52,25 @@ def check(raw_url: str) -> None:
 
     A newer schema is accepted: migrations keep the release before them working, so that a fleet can be updated
     process by process."""
-    revision = _with_connection(database_url(raw_url), _current)
+    url = database_url(raw_url)
+    if _is_missing(url):
+        # Not asked, which would make an empty one wherever somebody happens to be.
+        raise SchemaError(
+            f"there is no database at {shown(url)}: run this where `longshore up` was run, or set DATABASE_URL; "
+            "`longshore migrate` makes a new one"
+        )
+    revision = _with_connection(url, _current)
     if revision is None:
         raise SchemaError("the database has no tables yet: run `longshore migrate`")
     if revision < head():
         raise SchemaError(
             f"the database is at version {revision}, this release needs {head()}: run `longshore migrate`"
         )
+
+
+def _is_missing(url: URL) -> bool:
+    in_file = url.get_backend_name() == "sqlite" and url.database not in (None, "", ":memory:")
+    return in_file and not Path(str(url.database)).exists()
 
 
 def _current(connection: Connection) -> str | None:

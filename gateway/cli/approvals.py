@@ -9,7 +9,7 @@ from rich.table import Table
 from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
+from gateway.cli.desk import AsJson, Desk, data_of, fail, out, print_done, print_json, run, shown
 from gateway.figures import ago, until
 from models.base import AnyRow, now
 from models.consent import Approval
@@ -19,7 +19,6 @@ from models.sessions import Session
 from workers.consent.approvals import decide
 from workers.house import ring_for
 
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON document, for programs")]
 _RISKS = {"low": "low", "medium": "[yellow]medium[/yellow]", "high": "[red]high[/red]"}
 
 
@@ -80,10 +79,7 @@ async def _decide(desk: Desk, fragment: str, *, approve: bool, usd: float | None
     row = await _find(desk, fragment)
     decided = await decide(desk.db, row.id, approve=approve, usd=usd)
     ring_for(desk, decided.wakes, decided.deliveries)
-    if as_json:
-        print_json({"approval": row.id, "text": decided.text})
-    else:
-        out.print(shown(decided.text), soft_wrap=True)
+    print_done(decided.text, as_json, approval=row.id)
 
 
 async def _find(desk: Desk, fragment: str) -> AnyRow:

@@ -21,13 +21,11 @@ from adapters.events import (
 )
 from gateway.cli.chat_log import Said
 from gateway.cli.desk import shown, visible
-from gateway.cli.stream import EventPrinter
-from gateway.cli.wrapping import Wrapper
+from gateway.cli.stream import ASKING_TOOL, EventPrinter
 from models.lookup import short
 
 ME = "you"
 _HISTORY_CHARACTERS = 400
-_ASKING_TOOL = "ask_user_question"
 _LEAST_PREVIEW = 8  # cells, however narrow the terminal is
 _MARKS = len(" … 1000 s … ✓ ")
 
@@ -37,22 +35,20 @@ class ChatPrinter(EventPrinter):
         super().__init__(console, usage=True)
         self._tool: str | None = None  # the call whose mark stands at the end of the current line
         self._clock = ""  # how long it has taken, as it stands there
-        self._wrapper: Wrapper | None = None
-        self._style = ""
         self._parked = False
         self._approval = False  # what it waits for is one
         self._asides: list[str] = []  # came while a line was being written: they stand after it
 
     def show(self, item: Envelope, agent: str = "") -> None:
         match item.event:
-            case ToolCall(name=name) if name == _ASKING_TOOL:
+            case ToolCall(name=name) if name == ASKING_TOOL:
                 pass  # the question itself follows
             case ToolCall(id=call, name=name, preview=preview):
                 self._break()
                 details = f" [dim]{shown(self._fitted(preview, len(name) + 3))}[/dim]" if preview else ""
                 self._console.print(f"[cyan]⚙ {shown(name)}[/cyan]{details} [dim]…[/dim] ", end="", soft_wrap=True)
                 self._tool, self._clock = call, ""
-            case ToolResult(name=name, ok=True) if name == _ASKING_TOOL:
+            case ToolResult(name=name, ok=True) if name == ASKING_TOOL:
                 pass
             case ToolResult(id=call, ok=ok) if call == self._tool:
                 self._console.print("[green]✓[/green]" if ok else "[red]✗[/red]")
@@ -128,14 +124,6 @@ class ChatPrinter(EventPrinter):
             case _:
                 return super()._line(item)
 
-    def _write(self, text: str, style: str) -> None:
-        """In a terminal, broken between words; a pipe gets the text as it is."""
-        if self._console.is_terminal:
-            if self._wrapper is None:
-                self._wrapper = Wrapper(self._console.width, column=2)
-            self._style, text = style, self._wrapper.feed(text)
-        super()._write(text, style)
-
     def _tick(self, clock: str) -> None:
         """A terminal shows the time go by in one place, a pipe when it was looked at."""
         if self._console.is_terminal:
@@ -151,9 +139,6 @@ class ChatPrinter(EventPrinter):
         return line.plain
 
     def _break(self) -> None:
-        if self._wrapper is not None:
-            wrapper, self._wrapper = self._wrapper, None
-            super()._write(wrapper.flush(), self._style)
         if self._tool is not None:
             self._tool = None
             self._console.print()

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import BY, Desk, data_of, err, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, data_of, err, fail, out, print_done, print_json, run, shown
 from models.base import AnyRow
 from models.browsing import dead_page, rejected_page, undelivered_page
 from models.lookup import find_dead, find_undelivered, short
@@ -27,7 +27,7 @@ def listing(
         bool, typer.Option("--undelivered", help="replies that did not arrive instead")
     ] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="at most so many")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List dead letters, the latest first."""
     if context.invoked_subcommand is not None:
@@ -55,7 +55,7 @@ async def _listed(conn: AsyncConnection, limit: int, rejected: bool, undelivered
 @dead.command("show")
 def show(
     message: Annotated[str, typer.Argument(help="the message's id (its end is enough)")],
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Everything about one dead letter."""
 
@@ -79,6 +79,7 @@ def retry(
     everything: Annotated[bool, typer.Option("--all", help="all dead letters")] = False,
     provider: Annotated[str | None, typer.Option(help="who is to answer it, instead of the agent's own")] = None,
     model: Annotated[str | None, typer.Option(help="with which model")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Try a dead letter again, with all its tries; on another provider, if you name one."""
     if (message is None) == (not everything):
@@ -87,42 +88,48 @@ def retry(
     async def command(desk: Desk) -> None:
         if message is not None:
             row = await _one(desk, message)
-            out.print(shown((await operations.retry(desk, BY, row.id, provider=provider, model=model)).text))
+            done = await operations.retry(desk, BY, row.id, provider=provider, model=model)
+            print_done(done.text, as_json, message=row.id)
             return
-        await _retry_all(desk, provider, model)
+        await _retry_all(desk, provider, model, as_json)
 
     run(command, broker=True)
 
 
-async def _retry_all(desk: Desk, provider: str | None, model: str | None) -> None:
+async def _retry_all(desk: Desk, provider: str | None, model: str | None, as_json: bool) -> None:
     """One that cannot be tried again does not keep the others."""
     check_choice(desk.registry, provider, model)
     rows = await desk.db.read(lambda conn: dead_page(conn, everybodys, 10_000))
-    refused = 0
+    refused: list[str] = []
     for row in sorted(rows, key=lambda row: (row.session_id, row.seq)):
         try:
             await operations.retry(desk, BY, row.id, provider=provider, model=model)
         except RefusedError as error:
-            refused += 1
+            refused.append(row.id)
             err.print(shown(f"{short(row.id)}: {error}"), soft_wrap=True)
-    out.print(f"{len(rows) - refused} back in the queue")
+    again = [row.id for row in rows if row.id not in refused]
+    print_done(f"{len(again)} back in the queue", as_json, messages=again, refused=refused)
     if refused:
         raise typer.Exit(1)
 
 
 @dead.command("discard")
-def discard_one(message: Annotated[str, typer.Argument(help="the message's id (its end is enough)")]) -> None:
+def discard_one(
+    message: Annotated[str, typer.Argument(help="the message's id (its end is enough)")], as_json: AsJson = False
+) -> None:
     """Put a dead letter away for good. The row stays, as `discarded`."""
 
     async def command(desk: Desk) -> None:
         row = await _one(desk, message)
-        out.print(shown((await operations.discard(desk, BY, row.id)).text))
+        print_done((await operations.discard(desk, BY, row.id)).text, as_json, message=row.id)
 
     run(command)
 
 
 @dead.command("resend")
-def resend_one(message: Annotated[str, typer.Argument(help="the reply's id (its end is enough)")]) -> None:
+def resend_one(
+    message: Annotated[str, typer.Argument(help="the reply's id (its end is enough)")], as_json: AsJson = False
+) -> None:
     """Send an undelivered reply again, under its old key. One that is `unknown` may have arrived: look first."""
 
     async def command(desk: Desk) -> None:
@@ -130,7 +137,7 @@ def resend_one(message: Annotated[str, typer.Argument(help="the reply's id (its 
         if len(rows) != 1:
             found = "several replies end" if rows else "no reply ends"
             fail(f"{found} with {message!r}; see: longshore dead --undelivered")
-        out.print(shown((await operations.resend(desk, BY, rows[0].id)).text))
+        print_done((await operations.resend(desk, BY, rows[0].id)).text, as_json, message=rows[0].id)
 
     run(command, broker=True)
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
-from typing import Any, NoReturn, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import typer
 from redis.exceptions import RedisError
@@ -32,6 +32,7 @@ from workers.refusals import RefusedError
 from workers.settings import Settings, SettingsError, load_settings, require_broker
 
 T = TypeVar("T")
+AsJson = Annotated[bool, typer.Option("--json", help="one JSON document, for programs")]
 
 EX_UNAVAILABLE = 69
 EX_INTERRUPTED = 130
@@ -125,6 +126,14 @@ def data_of(facts: Mapping[Any, Any]) -> dict[str, Any]:
 def print_json(value: Any) -> None:
     """One document on one line, and nothing else on standard output."""
     print_json_text(json.dumps(value, default=_plain, ensure_ascii=False))
+
+
+def print_done(words: str, as_json: bool, **facts: Any) -> None:
+    """What a command has done: a sentence, or for programs what it was done to, and the same sentence as `text`."""
+    if as_json:
+        print_json({**facts, "text": words})
+    else:
+        out.print(shown(words), soft_wrap=not out.is_terminal)
 
 
 def print_json_text(text: str) -> None:

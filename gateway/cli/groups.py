@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 from rich.table import Table
 
-from gateway.cli.desk import BY, Desk, data_of, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, data_of, fail, out, print_json, run, shown
 from gateway.cli.group_settings import described, parse_options, parse_policy_file
 from gateway.cli.listening import warn_of_provider
 from gateway.figures import budget_words
@@ -48,7 +48,6 @@ PolicyFile = Annotated[
     str | None,
     typer.Option("--policy", metavar="FILE", help="what it may do: a YAML file (docs/tools.md), or `default`"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON document, for programs")]
 
 
 @groups.command("list")
@@ -79,6 +78,7 @@ def add(
     option: Options = None,
     policy: PolicyFile = None,
     script: Script = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make an agent."""
     _sentence(lambda: check_folder(folder))
@@ -86,7 +86,10 @@ def add(
 
     async def command(desk: Desk) -> None:
         made = await add_group(desk, BY, folder, changes)
-        out.print(f'made. Talk to it: [bold]longshore send {folder} "hello"[/bold]')
+        if as_json:
+            await _show(desk, folder, as_json)
+        else:
+            out.print(f'made. Talk to it: [bold]longshore send {folder} "hello"[/bold]')
         await warn_of_provider(desk, made.provider or desk.settings.default_provider)
 
     run(command)

@@ -7,7 +7,7 @@ from rich.table import Table
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import BY, Desk, check_name, out, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, check_name, out, print_done, print_json, run, shown
 from gateway.cli.people import print_code
 from models.groups import MessagingGroup
 from models.people import UserDm, UserRole
@@ -21,7 +21,7 @@ owners = typer.Typer(
 @owners.command("invite")
 def invite(
     minutes: Annotated[int, typer.Option(min=1, max=10_080, help="how long the code is good")] = 60,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print a one-time code that makes an owner of whoever writes it to the bot in a direct chat."""
     run(lambda desk: print_code(desk, "owner", None, minutes, as_json=as_json))
@@ -38,6 +38,7 @@ def add(
             "if it begins with a dash, put -- before the names"
         ),
     ],
+    as_json: AsJson = False,
 ) -> None:
     """Make somebody an owner, and say where to tell them things."""
     for what, name in (("the platform", channel), ("the person", f"{channel}:{user}"), ("the place", chat)):
@@ -46,14 +47,16 @@ def add(
 
     async def command(desk: Desk) -> None:
         await add_person(desk, BY, channel, user, "owner", chat=chat)
-        out.print(f"{shown(user)} is an owner, and is told on {shown(channel)} {shown(chat)}")
+        place = {"channel_type": channel, "platform_id": chat}
+        words = f"{user} is an owner, and is told on {channel} {chat}"
+        print_done(words, as_json, user_id=f"{channel}:{user}", **place)
 
     run(command)
 
 
 @owners.command("list")
 def list_owners(
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List owners and where they are told things."""
 

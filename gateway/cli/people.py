@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import BY, Desk, check_name, data_of, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, check_name, data_of, fail, out, print_done, print_json, run, shown
 from gateway.figures import ago
 from models.people import dms_of, find_user, standings
 from workers.access import MAX_ID
@@ -19,7 +19,7 @@ people = typer.Typer(help="People: owners, admins and members, by their ids on p
 
 @people.command("list")
 def list_people(
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List everybody who is somebody."""
 
@@ -42,7 +42,7 @@ def list_people(
 @people.command("show")
 def show(
     user: Annotated[str, typer.Argument(help="e.g. telegram:123456")],
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show one person: roles, memberships, and where they are told things."""
     check_name("the person", user)
@@ -75,6 +75,7 @@ def add(
     user: Annotated[str, typer.Argument(help="e.g. telegram:123456")],
     role: Annotated[Role, typer.Option(help="what they become")] = "member",
     agent: Annotated[str | None, typer.Option(help="of which agent; an admin without one is of all")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Make somebody an owner, an admin or a member. What they wrote while they waited goes on."""
     _check(role, agent)
@@ -84,7 +85,8 @@ def add(
         if not sender.strip():
             fail(f"{user!r} is not a person: write the platform and the id, telegram:123456", 2)
         await add_person(desk, BY, channel, sender, role, agent)
-        out.print(f"{shown(user)} is {_a(role)} of {shown(agent or 'all agents')}")
+        words = f"{user} is {_a(role)} of {agent or 'all agents'}"
+        print_done(words, as_json, user_id=user, role=role, agent=agent)
 
     run(command)
 
@@ -94,6 +96,7 @@ def remove(
     user: Annotated[str, typer.Argument(help="e.g. telegram:123456")],
     role: Annotated[Role | None, typer.Option(help="only this role")] = None,
     agent: Annotated[str | None, typer.Option(help="only for this agent")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Take roles and memberships away: all of them, or some."""
     check_name("the person", user)
@@ -101,7 +104,8 @@ def remove(
     async def command(desk: Desk) -> None:
         if not await remove_person(desk, BY, user, role, agent):
             fail(f"{user} is none of that; see: longshore people list")
-        out.print(f"{shown(user)} is no longer {_a(role) if role else 'anything'} of {shown(agent or 'any agent')}")
+        words = f"{user} is no longer {_a(role) if role else 'anything'} of {agent or 'any agent'}"
+        print_done(words, as_json, user_id=user, role=role, agent=agent)
 
     run(command)
 
@@ -111,7 +115,7 @@ def invite(
     role: Annotated[Role, typer.Option(help="what whoever writes the code becomes")],
     agent: Annotated[str | None, typer.Option(help="of which agent; an admin without one is of all")] = None,
     minutes: Annotated[int, typer.Option(min=1, max=10_080, help="how long the code is good")] = 60,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print a one-time code. Whoever writes it to the bot in a direct chat becomes what it says."""
     _check(role, agent)

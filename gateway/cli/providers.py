@@ -1,12 +1,11 @@
 """`longshore providers`: what is installed and by whom, what it can do, how it is, and who works for it."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
-import typer
 from rich.table import Table
 
-from gateway.cli.desk import Desk, out, print_json, run, shown
+from gateway.cli.desk import AsJson, Desk, out, print_json, run, shown
 from gateway.cli.provider_words import health_words, limit_words, origin_words, version_words
 from gateway.provider_states import Seen, capability_words, look_at_providers
 from workers.bells import agent_queue
@@ -21,7 +20,7 @@ _MARKS = {
 }
 
 
-def providers(as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False) -> None:
+def providers(as_json: AsJson = False) -> None:
     """List providers: where from, installed or not, key, capabilities, health, workers, rate limits."""
 
     async def command(desk: Desk) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.desk import Desk, err, fail, out, print_json, run, shown
+from gateway.cli.desk import AsJson, Desk, err, fail, out, print_json, run, shown
 from workers.archive import Archive, ArchiveError
 from workers.retention import Pruned, Pruning, Terms
 from workers.settings import LEAST_KEEP_DAYS, MOST_KEEP_DAYS
@@ -23,7 +23,7 @@ def prune(
         typer.Option(metavar="FOLDER", help="keep the rows there, in files; else as LONGSHORE_ARCHIVE says"),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="only count, remove nothing")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Remove what is old and finished, in small batches, while the fleet works. It can be stopped at any time."""
     days = _parse_days(older_than) if older_than is not None else None

@@ -9,7 +9,7 @@ from rich.table import Table
 from sqlalchemy import Select, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
+from gateway.cli.desk import AsJson, Desk, data_of, fail, out, print_done, print_json, run, shown
 from gateway.figures import ago, until
 from models.base import AnyRow, now
 from models.consent import PendingQuestion
@@ -25,7 +25,7 @@ BY = "cli"
 def questions(
     everything: Annotated[bool, typer.Option("--all", help="also those that were answered or came too late")] = False,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="at most so many")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List what agents have asked people and wait for, the oldest first."""
 
@@ -49,7 +49,7 @@ def questions(
 def answer(
     question: Annotated[str, typer.Argument(help="the question's id (its end is enough)")],
     text: Annotated[str, typer.Argument(help="an option's number or label; any text if there are none")],
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Answer a question; the agent goes on at once."""
     if not text.strip():
@@ -64,10 +64,7 @@ def answer(
             )
         answered = await give_answer(desk.db, rows[0].id, text, BY)
         ring_for(desk, [(answered.session_id, answered.provider)], answered.deliveries)
-        if as_json:
-            print_json({"question": rows[0].id, "text": f"answered. {rows[0].folder} goes on"})
-        else:
-            out.print(f"answered. {shown(rows[0].folder)} goes on")
+        print_done(f"answered. {rows[0].folder} goes on", as_json, question=rows[0].id)
 
     run(command, broker=True)
 

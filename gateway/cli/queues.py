@@ -8,7 +8,7 @@ import typer
 from redis.exceptions import RedisError
 from rich.table import Table
 
-from gateway.cli.desk import BY, EX_UNAVAILABLE, Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, EX_UNAVAILABLE, AsJson, Desk, fail, out, print_json, run, shown
 from gateway.queue_states import QueueState, queue_states
 from models.overview import look_over
 from models.spending import everybodys
@@ -23,7 +23,7 @@ queues = typer.Typer(help="Queues: what waits, who reads it, what nobody reads."
 @queues.callback()
 def listing(
     context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the queues; lists with messages for this fleet that no worker reads come last."""
     if context.invoked_subcommand is not None:
@@ -46,7 +46,7 @@ def listing(
 @queues.command("rescue")
 def rescue_stray(
     name: Annotated[str, typer.Argument(help="a list that nobody reads, as `longshore queues` shows it")],
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Move the messages of a list that nobody reads to the queue `messages`. Whatever else is there stays."""
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from gateway.cli.desk import BY, Desk, data_of, err, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, data_of, err, fail, out, print_json, run, shown
 from gateway.cli.sessions import one_session
 from models.lookup import short
 from models.sessions import find_session
@@ -26,7 +26,7 @@ def replay(
     deliver: Annotated[bool, typer.Option("--deliver", help="answers leave, to where the first ones went")] = False,
     wait: Annotated[bool, typer.Option("--wait", help="until it is over, and compare")] = False,
     show: Annotated[bool, typer.Option("--show", help="compare a replay that was made before")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say a session's messages again in a session of their own; nothing leaves it unless you say --deliver."""
     if show and (turn or provider or model or deliver):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import AsJson, Desk, fail, out, print_json, run, shown
 from models.groups import all_wirings
 from models.lookup import short
 from workers.intake.explaining import explain
@@ -24,7 +24,7 @@ def route(
     thread: Annotated[str | None, typer.Option(help="the thread")] = None,
     mention: Annotated[bool, typer.Option(help="the agent is mentioned")] = False,
     direct: Annotated[bool, typer.Option(help="in a chat of one person")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Explain which agent would answer a message from outside, and why. Nothing is stored, and nobody is told."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.table import Table
 
-from gateway.cli.desk import Desk, data_of, fail, out, print_json, run, shown
+from gateway.cli.desk import AsJson, Desk, data_of, fail, out, print_json, run, shown
 from gateway.figures import ago, until
 from gateway.session_words import standing
 from models.base import AnyRow
@@ -28,7 +28,7 @@ _COLOURS: Final = {"busy": "green", "bad": "red", "warn": "yellow"}
 def sessions(
     session: Annotated[str | None, typer.Argument(help="one session (the end of its id), with its messages")] = None,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="at most so many")] = 30,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List sessions, the latest first; or show one."""
     if session is not None:

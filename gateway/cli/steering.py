@@ -5,13 +5,12 @@ from typing import Annotated
 
 import typer
 
-from gateway.cli.desk import BY, Desk, out, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, print_done, run
 from gateway.cli.sessions import one_session
 from workers.house import Done, House
 from workers.operations import sessions as operations
 
 SessionName = Annotated[str, typer.Argument(help="the session's id (its end is enough)")]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON document, for programs")]
 
 
 def cancel(session: SessionName, as_json: AsJson = False) -> None:
@@ -33,9 +32,6 @@ def _steer(act: Callable[[House, str, str], Awaitable[Done]], session: str, as_j
     async def command(desk: Desk) -> None:
         session_id = await one_session(desk, session)
         done = await act(desk, BY, session_id)
-        if as_json:
-            print_json({"session": session_id, "text": done.text})
-        else:
-            out.print(shown(done.text))
+        print_done(done.text, as_json, session=session_id)
 
     run(command, broker=True)

@@ -28,9 +28,11 @@ from adapters.events import (
     UsageReport,
 )
 from gateway.cli.desk import shown, visible
+from gateway.cli.wrapping import Wrapper
 from gateway.figures import spent
 from models.lookup import short
 
+ASKING_TOOL = "ask_user_question"
 _THOUGHT = "[dim italic]…"
 
 
@@ -45,6 +47,9 @@ class EventPrinter:
         self._agent = ""  # whose event is being shown
         self._used: list[UsageReport] = []
         self._writing: tuple[str | None, bool] | None = None  # whose text or thought stands on the current line
+        self._wrapper: Wrapper | None = None
+        self._style = ""
+        self._asked: set[str | None] = set()  # turns whose question or wish stands there
         self._thoughts: dict[str | None, str] = {}
         self._written: dict[str | None, str] = {}  # what of each turn stands there, as its pieces came
 
@@ -68,9 +73,17 @@ class EventPrinter:
         elif (line := self._line(item)) is not None:
             self._break()
             self._print(self._head(item) + line)
+        self._remember(item)
 
     def close(self) -> None:
         self._break()
+
+    def _remember(self, item: Envelope) -> None:
+        match item.event:
+            case QuestionAsked() | ApprovalRequested():
+                self._asked.add(item.turn)
+            case TurnEnded():
+                self._asked.discard(item.turn)
 
     def _print(self, line: str) -> None:
         """On a terminal, broken between words; a pipe gets the line as it is."""
@@ -94,6 +107,11 @@ class EventPrinter:
             self._written[item.turn] = self._written.get(item.turn, "") + text
 
     def _write(self, text: str, style: str) -> None:
+        """In a terminal, broken between words; a pipe gets the text as it is."""
+        if self._console.is_terminal:
+            if self._wrapper is None:
+                self._wrapper = Wrapper(self._console.width, column=2)
+            self._style, text = style, self._wrapper.feed(text)
         self._console.print(Text(text, style), end="", soft_wrap=True)
 
     def _is_writing(self, item: Envelope) -> bool:
@@ -114,6 +132,8 @@ class EventPrinter:
                 return f"[yellow]■ {shown(error or 'failed')}; again in {seconds or 0:g} s[/yellow]"
             case TurnEnded(status="parked", error_class=ErrorClass.BUDGET, error=error):
                 return f"[yellow]⏸ {shown(error or 'the budget is spent')}[/yellow]"
+            case TurnEnded(status="parked") if item.turn in self._asked:
+                return "[yellow]⏸ waiting for somebody's answer[/yellow]"
             case TurnEnded(status="parked", error=error):
                 return f"[yellow]⏸ waiting{': ' * bool(error)}{shown(error or '')}[/yellow]"
             case ApprovalRequested(id=approval, summary=summary):
@@ -131,6 +151,8 @@ class EventPrinter:
                 return f"[yellow]■ {shown(error or 'cancelled')}[/yellow]"
             case TurnEnded(status=status, error=error):
                 return f"[red]■ {status}: {shown(error or '')}[/red]"
+            case ToolCall(name=name) if name == ASKING_TOOL:
+                return f"[cyan]⚙ {shown(name)}[/cyan]"  # the question itself follows
             case ToolCall(name=name, preview=preview):
                 return f"[cyan]⚙ {shown(name)}[/cyan] [dim]{shown(preview)}[/dim]"
             case ToolResult(name=name, ok=ok):
@@ -176,6 +198,9 @@ class EventPrinter:
         return f"[dim]{short(item.session)}{' ' * bool(self._agent)}{shown(self._agent)}[/dim] "
 
     def _break(self) -> None:
+        if self._wrapper is not None:
+            wrapper, self._wrapper = self._wrapper, None
+            self._console.print(Text(wrapper.flush(), self._style), end="", soft_wrap=True)
         if self._writing is not None:
             self._console.print()
             self._writing = None

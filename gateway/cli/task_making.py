@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gateway.cli.desk import BY, Desk, err, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, err, fail, out, print_json, run, shown
 from gateway.cli.listening import warn_of_provider
 from gateway.cli.task_options import (
     At,
@@ -56,7 +56,7 @@ def add(
     provider: Provider = None,
     model: Model = None,
     script: Script = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Give an agent a task for later. Times are UTC unless --tz names a zone."""
     if at is None and every is None:

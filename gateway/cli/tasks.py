@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import BY, Desk, agent_id, err, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, agent_id, err, fail, out, print_done, print_json, run, shown
 from gateway.cli.listening import listeners, warn_of_provider
 from gateway.cli.task_making import add
 from gateway.cli.task_options import (
@@ -47,7 +47,6 @@ tasks = typer.Typer(help="Scheduled work: what agents are to do later, once or a
 tasks.command("add")(add)
 
 Handle = Annotated[str, typer.Argument(metavar="ID", help="the task's id (its end is enough)")]
-AsJson = Annotated[bool, typer.Option("--json", help="one JSON document, for programs")]
 SHOWN_RUNS = 10
 
 
@@ -106,42 +105,44 @@ def show(task: Handle, as_json: AsJson = False) -> None:
 
 
 @tasks.command("pause")
-def pause(task: Handle) -> None:
+def pause(task: Handle, as_json: AsJson = False) -> None:
     """Let a task rest until it is resumed."""
-    _change(task, "pause", "go on: [bold]longshore tasks resume {}[/bold]")
+    _change(task, "pause", as_json, "go on: [bold]longshore tasks resume {}[/bold]")
 
 
 @tasks.command("resume")
-def resume(task: Handle) -> None:
+def resume(task: Handle, as_json: AsJson = False) -> None:
     """Let a paused task go on, with its next date to come."""
-    _change(task, "resume")
+    _change(task, "resume", as_json)
 
 
 @tasks.command("cancel")
-def cancel(task: Handle) -> None:
+def cancel(task: Handle, as_json: AsJson = False) -> None:
     """End a task or a reminder for good. A run that is on goes on to its end."""
 
     async def command(desk: Desk) -> None:
         found = await desk.db.read(lambda conn: _named(conn, task))
         if isinstance(found, Task):
             found, said = await operations.change(desk, BY, partial(_task, handle=task), "cancel")
-            out.print(shown(f"task {found.handle} of {found.agent} {said}"))
+            print_done(f"task {found.handle} of {found.agent} {said}", as_json, **_names(found))
             return
         sending = await desk.db.transact(lambda conn: cancel_reminder(conn, found)) == "sending"
         said = "is being sent, and this is the last time" if sending else "is cancelled"
-        out.print(shown(f"reminder {short(series_of(found))} of {found.folder} {said}"))
+        names = {"id": series_of(found), "handle": short(series_of(found)), "agent": found.folder}
+        print_done(f"reminder {names['handle']} of {found.folder} {said}", as_json, **names)
 
     run(command)
 
 
 @tasks.command("run-now")
-def run_now(task: Handle) -> None:
+def run_now(task: Handle, as_json: AsJson = False) -> None:
     """Run a task once more, now, besides its dates. Also one that is paused."""
 
     async def command(desk: Desk) -> None:
         found, (session_id, provider) = await operations.run_now(desk, BY, partial(_task, handle=task))
-        out.print(f"task [bold]{shown(found.handle)}[/bold] of {shown(found.agent)} runs now")
-        out.print(f"watch it: [bold]longshore tail {short(session_id)}[/bold]")
+        print_done(f"task {found.handle} of {found.agent} runs now", as_json, **_names(found), session=session_id)
+        if not as_json:
+            out.print(f"watch it: [bold]longshore tail {short(session_id)}[/bold]")
         queue = agent_queue(provider or desk.settings.default_provider)
         if not await listeners(desk, provider or desk.settings.default_provider):
             err.print(f"[yellow]no worker listens on {shown(queue)}[/yellow]: it runs as soon as one starts")
@@ -164,6 +165,7 @@ def update(
     provider: Provider = None,
     model: Model = None,
     script: Script = None,
+    as_json: AsJson = False,
 ) -> None:
     """Change a task: only what is named here.
 
@@ -181,7 +183,7 @@ def update(
         fail("nothing to change: name what is to be another, for example --every '@daily'", 2)
 
     async def command(desk: Desk) -> None:
-        async def work(conn: AsyncConnection) -> str:
+        async def work(conn: AsyncConnection) -> tuple[Task, str]:
             found = await _task(conn, task)
             if at is not None:
                 zone = changes.get("timezone", found.timezone)
@@ -190,24 +192,29 @@ def update(
                 operations.check_provider_options(
                     desk.registry, await agent_named(conn, found.agent_group_id), changes["provider"]
                 )
-            said = await operations.update(conn, BY, found, cast(Changes, changes))
-            return f"task {found.handle} of {found.agent} {said}"
+            return found, await operations.update(conn, BY, found, cast(Changes, changes))
 
-        out.print(shown(await desk.db.transact(work)))
+        found, said = await desk.db.transact(work)
+        print_done(f"task {found.handle} of {found.agent} {said}", as_json, **_names(found))
         if changes.get("provider") is not None:
             await warn_of_provider(desk, changes["provider"])
 
     run(command)
 
 
-def _change(handle: str, what: operations.Change, hint: str = "") -> None:
+def _change(handle: str, what: operations.Change, as_json: bool, hint: str = "") -> None:
     async def command(desk: Desk) -> None:
         found, said = await operations.change(desk, BY, partial(_task, handle=handle), what)
-        out.print(f"task [bold]{shown(found.handle)}[/bold] of {shown(found.agent)} {shown(said)}")
-        if hint:
+        print_done(f"task {found.handle} of {found.agent} {said}", as_json, **_names(found))
+        if hint and not as_json:
             out.print(hint.format(shown(found.handle)))
 
     run(command)
+
+
+def _names(task: Task) -> dict[str, str]:
+    """What a program knows a task by."""
+    return {"id": task.id, "handle": task.handle, "agent": task.agent}
 
 
 async def _task(conn: AsyncConnection, handle: str) -> Task:

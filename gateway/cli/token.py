@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
-from gateway.cli.desk import BY, Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, fail, out, print_done, print_json, run, shown
 from gateway.cli.gateway import PORT
 from gateway.figures import ago, until
 from models.lookup import short
@@ -57,7 +57,7 @@ def add(
     days: Annotated[
         int | None, typer.Option(min=1, max=36_500, help="it is good for so long; else until revoked")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a token, shown once. Its bearer is `web:NAME`; it may do what its scopes say, as far as they may."""
     _check(name)
@@ -83,7 +83,7 @@ def add(
 
 
 @token.command("list")
-def list_all(as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False) -> None:
+def list_all(as_json: AsJson = False) -> None:
     """List all tokens there ever were; none can be shown again."""
 
     async def command(desk: Desk) -> None:
@@ -111,7 +111,10 @@ def _ends(at: datetime | None) -> str:
 
 
 @token.command("revoke")
-def revoke(which: Annotated[str, typer.Argument(metavar="ID", help="the token's id (its end is enough)")]) -> None:
+def revoke(
+    which: Annotated[str, typer.Argument(metavar="ID", help="the token's id (its end is enough)")],
+    as_json: AsJson = False,
+) -> None:
     """Make a token useless, at once; browsers that came in by it are out."""
 
     async def command(desk: Desk) -> None:
@@ -120,7 +123,7 @@ def revoke(which: Annotated[str, typer.Argument(metavar="ID", help="the token's 
             fail(f"{'several ids end' if found else 'no id ends'} with {which!r}; see: longshore token list")
         [row] = found
         await desk.db.transact(lambda conn: operations.revoke(conn, BY, row.id, row.user_id))
-        out.print(f"revoked: a token of {shown(row.user_id)}")
+        print_done(f"revoked: a token of {row.user_id}", as_json, id=row.id, user_id=row.user_id)
 
     run(command)
 
@@ -128,7 +131,7 @@ def revoke(which: Annotated[str, typer.Argument(metavar="ID", help="the token's 
 def console(
     name: Annotated[str, typer.Option(help="who you are in the console: the owner web:NAME")] = OPERATOR,
     url: Annotated[str | None, typer.Option(help="the gateway's address, if not of this machine")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print a link that opens the console in a browser, signed in as an owner. It works once."""
     _check(name)

@@ -8,12 +8,12 @@ from rich.table import Table
 from adapters.policy import DEFAULT_COMMANDS, Policy
 from adapters.registry import Registry
 from adapters.tool_port import Tool
-from gateway.cli.desk import fail, out, print_json, shown
+from gateway.cli.desk import AsJson, fail, out, print_json, shown
 
 
 def tools(
     tool: Annotated[str | None, typer.Argument(help="show this one with its parameters")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
     markdown: Annotated[bool, typer.Option("--markdown", help="as a page, with all parameters")] = False,
 ) -> None:
     """List what agents can do. Which of it an agent has is its policy."""

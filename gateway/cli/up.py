@@ -203,7 +203,8 @@ class _Up:
             port, file = free_port(FLOWER_PORT), password_file(self._home)
             flower_env(self._home)  # makes the password, before anybody is told where it is
             self._supervisor.start("flower", [*longshore, "flower", "--port", str(port)], env)
-            self._say("flower", f"http://127.0.0.1:{port} (user {FLOWER_USER}, password in {file})")
+            signing_in = f"(user {FLOWER_USER}, password in {file})"
+            self._say("flower", f"http://127.0.0.1:{port} {signing_in}{_instead_of(FLOWER_PORT, port)}")
 
     async def _wait_for_fleet(self, desk: Desk) -> None:
         deadline = time.monotonic() + START_SECONDS
@@ -219,7 +220,8 @@ class _Up:
         self._say("worker", f"up to {self._concurrency} sessions at once")
         self._say("delivery", "sends what agents say")
         self._say("beat", "rings the sweep, which finds whatever was forgotten")
-        self._say("gateway", f"{desk.settings.public_url}: console, API, web chat, webhooks")
+        taken = _instead_of(GATEWAY_PORT, self._port)
+        self._say("gateway", f"{desk.settings.public_url}: console, API, web chat, webhooks{taken}")
         check = await examine_sandbox(desk.settings)
         if check.state == "ok":
             self._say("sandbox", check.detail)
@@ -280,6 +282,11 @@ async def _until_redis_answers(url: str) -> None:
                 await asyncio.sleep(0.05)
     finally:
         await client.aclose()
+
+
+def _instead_of(usual: int, port: int) -> str:
+    """Whoever knows the address by heart learns why it is another one."""
+    return f"; {usual} is taken" if port != usual else ""
 
 
 def _absolute(database_url: str) -> str:

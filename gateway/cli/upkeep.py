@@ -4,9 +4,10 @@ import asyncio
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from adapters.registry import Registry
-from gateway.cli.desk import EX_UNAVAILABLE, Desk, fail, out, print_json, run, shown
+from gateway.cli.desk import EX_UNAVAILABLE, AsJson, Desk, fail, out, print_json, run, shown
 from gateway.doctor import Check, examine
 from models import schema
 from models.errors import DatabaseDownError, StoreError
@@ -16,7 +17,7 @@ from workers.settings import SettingsError, load_settings
 _MARKS = {"ok": "[green]✓[/green]", "warning": "[yellow]![/yellow]", "problem": "[red]✗[/red]"}
 
 
-def doctor(as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False) -> None:
+def doctor(as_json: AsJson = False) -> None:
     """Look at everything that can be wrong, and say what to do. Exits 1 if something is."""
     try:
         settings = load_settings()
@@ -28,8 +29,7 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="one JSON docume
         async for check in examine(settings, Registry()):
             checks.append(check)
             if not as_json:
-                remedy = f"  [dim]→ {shown(check.remedy)}[/dim]" if check.remedy else ""
-                out.print(f"{_MARKS[check.state]} {check.name:<22} {shown(check.detail)}{remedy}", soft_wrap=True)
+                _print(check)
         return checks
 
     checks = asyncio.run(command())
@@ -39,9 +39,22 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="one JSON docume
         raise typer.Exit(1)
 
 
+def _print(check: Check) -> None:
+    words = shown(check.detail) + (f"  [dim]→ {shown(check.remedy)}[/dim]" if check.remedy else "")
+    if not out.is_terminal:
+        out.print(f"{_MARKS[check.state]} {check.name:<22} {words}", soft_wrap=True)
+        return
+    row = Table.grid(padding=(0, 1))
+    row.add_column()
+    row.add_column(min_width=22, no_wrap=True)
+    row.add_column()
+    row.add_row(_MARKS[check.state], shown(check.name), words)
+    out.print(row)
+
+
 def migrate(
     to: Annotated[str, typer.Option(help="a revision; older ones go down, `base` removes all")] = "head",
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Bring the database's tables to this release."""
     try:
@@ -63,7 +76,7 @@ def health(
         str | None, typer.Argument(help="a worker or beat, e.g. agent@host or just agent; else any worker")
     ] = None,
     within: Annotated[float, typer.Option(help="seconds since it last said that it lives")] = 30.0,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """For probes: exits 0 if the process lives, works with the database, and has said so lately."""
 

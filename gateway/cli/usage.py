@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import Desk, agent_id, fail, out, print_json, run, shown
+from gateway.cli.desk import AsJson, Desk, agent_id, fail, out, print_json, run, shown
 from gateway.figures import bar, money
 from models.lookup import short
 from models.spending import (
@@ -32,7 +32,7 @@ def usage(
     since: Annotated[str | None, typer.Option(metavar="YYYY-MM-DD", help="from this day on (UTC)")] = None,
     group: Annotated[str | None, typer.Option(help="only this agent")] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="rows to show; the total has all")] = 50,
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Tokens, calls and cost, the dearest first; and today's budgets."""
     dimensions = parse_dimensions(by)

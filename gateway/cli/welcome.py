@@ -21,8 +21,9 @@ from workers.events import Follower, redis_client
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 
+_SOON = """
+In the console: the chat with demo, its session's timeline, and in a few seconds a question that waits for you."""
 _TRY = """
-In the console: the chat with demo, its session's timeline, and in a few seconds a question that waits for you.
 In another terminal, in this folder, after [bold]export PATH=$PWD/.venv/bin:$PATH[/bold]
   [bold]longshore send demo "what time is it?"[/bold]
   [bold]longshore send demo "please fail"[/bold]    watch the retries
@@ -45,7 +46,7 @@ async def welcome(desk: Desk, printer: EventPrinter, *, is_new: bool) -> None:
         more = f", {waiting} message{'s' * (waiting != 1)} waiting" * bool(waiting)
         out.print(f"\ngoing on with {known} session{'s' * (known != 1)}{more}")
     await _introduce_assistant(desk)
-    out.print(_TRY)
+    out.print(f"{_SOON}{_TRY}" if is_new else _TRY)
 
 
 async def _show_off(desk: Desk, printer: EventPrinter) -> None:

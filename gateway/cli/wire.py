@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import typer
 from rich.table import Table
 
-from gateway.cli.desk import BY, Desk, data_of, fail, out, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, data_of, fail, out, print_done, print_json, run, shown
 from gateway.wiring_words import wiring_words
 from models.groups import all_wirings
 from workers.operations.wirings import (
@@ -51,6 +51,7 @@ def wire(
         Strangers | None,
         typer.Option(help="strangers there are turned away, asked about, or heard; a new place is strict"),
     ] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Let an agent listen in a place. Wired again, it listens as said the last time."""
     how = Listening(
@@ -69,7 +70,8 @@ def wire(
 
     async def command(desk: Desk) -> None:
         await put_wiring(desk, BY, agent, channel, chat, how, unknown)
-        out.print(f"{shown(agent)} listens on {shown(channel)} {shown(chat)}")
+        place = {"channel_type": channel, "platform_id": chat}
+        print_done(f"{agent} listens on {channel} {chat}", as_json, agent=agent, **place)
 
     run(command)
 
@@ -86,6 +88,7 @@ def unwire(
     agent: Annotated[str, typer.Argument(help="the agent group")],
     channel: Annotated[str, typer.Argument(help="the platform")],
     chat: Annotated[str, typer.Argument(help=CHAT_HELP)],
+    as_json: AsJson = False,
 ) -> None:
     """Let an agent listen in a place no more. What was said there stays."""
 
@@ -94,12 +97,13 @@ def unwire(
     async def command(desk: Desk) -> None:
         if not await remove(desk, BY, agent, channel, chat):
             fail(f"{agent} does not listen on {channel} {chat!r}; see: longshore wirings")
-        out.print(f"{shown(agent)} no longer listens on {shown(channel)} {shown(chat)}")
+        place = {"channel_type": channel, "platform_id": chat}
+        print_done(f"{agent} no longer listens on {channel} {chat}", as_json, agent=agent, **place)
 
     run(command)
 
 
-def wirings(as_json: Annotated[bool, typer.Option("--json", help="one JSON document, for programs")] = False) -> None:
+def wirings(as_json: AsJson = False) -> None:
     """List where agents listen, in the order in which they are asked."""
 
     async def command(desk: Desk) -> None:

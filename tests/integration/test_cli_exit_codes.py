@@ -67,3 +67,16 @@ def test_an_interruption_is_130(env: dict[str, str], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(desk, "_at_desk", interrupted)
     done = CliRunner().invoke(app, ["sessions"], env=env)
     assert (done.exit_code, done.output) == (130, "")
+
+
+@pytest.mark.parametrize("line", ["sessions", "doctor"])
+def test_a_command_in_a_wrong_folder_says_so_and_makes_nothing_there(
+    line: str, env: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    done = CliRunner().invoke(app, [line], env=env | {"DATABASE_URL": "", "LONGSHORE_HOME": ".longshore"})
+    assert done.exit_code == 1
+    assert "there is no database at sqlite:///.longshore/longshore.db" in done.output
+    assert "`longshore up`" in done.output
+    assert list(tmp_path.joinpath("elsewhere").iterdir()) == []

@@ -136,7 +136,9 @@ def test_what_a_turn_took_stands_at_its_end() -> None:
         UsageReport(input_tokens=200, cache_read_tokens=1000, output_tokens=40, cost_usd=0.001),
         UsageReport(input_tokens=34, output_tokens=300, cost_usd=0.0021),
     ]
-    assert Screen().show(TextDelta(text="Hi"), *calls, Result(text="Hi"), DONE) == ("│ Hi\n1.2k in, 340 out, $0.0031\n")
+    assert Screen().show(TextDelta(text="Hi"), *calls, Result(text="Hi"), DONE) == (
+        "│ Hi\n1.2k tokens in, 340 out, $0.0031\n"
+    )
 
 
 def test_thoughts_in_pieces_are_one_thought() -> None:

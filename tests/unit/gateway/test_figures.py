@@ -37,9 +37,9 @@ def test_tokens(count: int, words: str) -> None:
 
 
 def test_what_a_turn_took() -> None:
-    assert spent(1234, 340, 0.0031) == "1.2k in, 340 out, $0.0031"
-    assert spent(1234, 340, None) == "1.2k in, 340 out"
-    assert spent(10, 3, 0.5, partly_unknown=True) == "10 in, 3 out, at least $0.50"
+    assert spent(1234, 340, 0.0031) == "1.2k tokens in, 340 out, $0.0031"
+    assert spent(1234, 340, None) == "1.2k tokens in, 340 out"
+    assert spent(10, 3, 0.5, partly_unknown=True) == "10 tokens in, 3 out, at least $0.50"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from gateway.cli.figures import span
 
+from gateway.figures import span
 from gateway.session_words import standing
 
 NOON = datetime(2026, 5, 1, 12, tzinfo=UTC)

@@ -57,6 +57,29 @@ class Screen:
 
 
 @pytest.mark.spec("G4")
+def test_a_question_is_told_once() -> None:
+    call = ToolCall(id="1", name="ask_user_question", preview="title=Tea, question=What shall it be?")
+    asked = QuestionAsked(id="question-12345678", title="Tea", text="What shall it be?", options=("Mint",), seconds=60)
+    parked = TurnEnded(status="parked", error="Tea: What shall it be?")
+    shown = Screen().show(call, asked, parked).text
+    assert shown.count("What shall it be?") == 1
+    assert shown.endswith("⏸ waiting for somebody's answer\n")
+    # Who asks again later, says what for.
+    assert Screen().show(call, asked, parked, parked).text.endswith("⏸ waiting: Tea: What shall it be?\n")
+
+
+@pytest.mark.spec("G4")
+def test_on_a_terminal_text_is_broken_between_words() -> None:
+    file = io.StringIO()
+    printer = EventPrinter(Console(file=file, width=20, highlight=False, color_system=None, force_terminal=True))
+    for piece in ("Every message be", "comes a row, and ", "no row is lost"):
+        event = TextDelta(text=piece)
+        printer.show(Envelope(session="s", turn="t", at=datetime.now(UTC), event=event))
+    printer.close()
+    assert file.getvalue() == "│ Every message\nbecomes a row, and\nno row is lost\n"
+
+
+@pytest.mark.spec("G4")
 @pytest.mark.parametrize("name", EVENTS)
 def test_every_event_has_a_line_or_is_silent_on_purpose(name: str) -> None:
     assert (Screen().show(EVENTS[name]).close() == "") == (name in SILENT)
@@ -143,7 +166,7 @@ def test_what_a_turn_took_is_shown_to_whoever_sent_it() -> None:
     used = UsageReport(input_tokens=1200, output_tokens=34, cost_usd=0.0031), UsageReport(output_tokens=306)
     ends = TurnEnded(status="completed")
     assert Screen().show(*used, ends).close() == "■ done\n"
-    assert Screen(usage=True).show(*used, ends).close() == "■ done  1.2k in, 340 out, at least $0.0031\n"
+    assert Screen(usage=True).show(*used, ends).close() == "■ done  1.2k tokens in, 340 out, at least $0.0031\n"
 
 
 @pytest.mark.spec("G4")
