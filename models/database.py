@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 
 from models.base import storable_json
 from models.errors import DatabaseDownError, DatabaseUrlError
+from models.sqlite_driver import connect
 
 T = TypeVar("T")
 Work = Callable[[AsyncConnection], Awaitable[T]]
@@ -146,7 +147,7 @@ def _make_engine(url: URL, pool_size: int, prepare: bool) -> AsyncEngine:
         max_overflow=0,
         json_serializer=storable_json,
         hide_parameters=True,
-        connect_args={"timeout": SQLITE_BUSY_SECONDS},
+        async_creator=lambda: connect(str(url.database), SQLITE_BUSY_SECONDS),
     )
 
     @event.listens_for(engine.sync_engine, "connect")

@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, ForeignKey, String, and_, or_, select, upd
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, mapped_column
 
-from models.base import AnyRow, Base, Id, Json, Timestamp, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, given, new_id, now, values
 from models.upsert import insert_ignoring
 
 PREFIX: Final = "lst_"  # so that one that got somewhere it should not be is found
@@ -64,8 +64,8 @@ async def put_token(
 ) -> None:
     """The same one once, also when the transaction is run again."""
     ordered = [scope for scope in SCOPES if scope in scopes]
-    values = {"user_id": user_id, "name": name, "scopes": ordered, "expires_at": expires_at}
-    await insert_ignoring(conn, Token, token_hash=hash_secret(token), **values)
+    row = {"user_id": user_id, "name": name, "scopes": ordered, "expires_at": expires_at}
+    await insert_ignoring(conn, Token, token_hash=hash_secret(token), **row)
 
 
 def is_good() -> ColumnElement[bool]:
@@ -73,9 +73,11 @@ def is_good() -> ColumnElement[bool]:
     return and_(Token.revoked_at.is_(None), or_(Token.expires_at.is_(None), Token.expires_at > now()))
 
 
+_BEARER: Final = select(Token.id, Token.user_id, Token.scopes).where(Token.token_hash == given("hash"), is_good())
+
+
 async def find_bearer(conn: AsyncConnection, token: str) -> Bearer | None:
-    query = select(Token.id, Token.user_id, Token.scopes).where(Token.token_hash == hash_secret(token), is_good())
-    row = (await conn.execute(query)).one_or_none()
+    row = (await conn.execute(_BEARER, values(hash=hash_secret(token)))).one_or_none()
     return Bearer(row.id, row.user_id, frozenset(row.scopes)) if row is not None else None
 
 

@@ -66,7 +66,7 @@ async def event_stream(
             if not await allowed.still():
                 return
             if item is not None:
-                yield _sent(item)
+                yield _WRITING.sent(item)
     except StoreError as error:
         log.warning("stream.store_away", session=session_id, error=str(error))
 
@@ -92,9 +92,21 @@ async def fleet_stream(news: News, check: Check) -> AsyncIterator[ServerSentEven
         log.warning("stream.store_away", error=str(error))
 
 
-def _sent(item: Envelope) -> ServerSentEvent:
-    number = None if item.seq is None else str(item.seq)
-    return ServerSentEvent(event=item.event.type, id=number, raw_data=item.to_json())
+class _Writing:
+    """Events as they are sent. All readers of a live one come for the same object, one after the other: it is written
+    once for them all."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Envelope, ServerSentEvent] | None = None
+
+    def sent(self, item: Envelope) -> ServerSentEvent:
+        if self._last is None or self._last[0] is not item:
+            number = None if item.seq is None else str(item.seq)
+            self._last = item, ServerSentEvent(event=item.event.type, id=number, raw_data=item.to_json())
+        return self._last[1]
+
+
+_WRITING: Final = _Writing()
 
 
 class Allowed:
@@ -105,8 +117,7 @@ class Allowed:
         self._check = check
         self._clock = asyncio.get_running_loop().time
         self._good = True  # the route has just asked
-        # Streams that begin together do not all ask again together.
-        self._asked = self._clock() - CHECK_SECONDS / 2 * random.random()  # noqa: S311 - not a secret
+        self._asked = self._clock() - _some_time()
         self._asking: asyncio.Task[bool] | None = None
 
     async def still(self) -> bool:
@@ -126,7 +137,13 @@ class Allowed:
             log.warning("stream.not_checked", error=str(error))
             return False
         else:
-            self._asked = began
+            self._asked = began - _some_time()
             return self._good
         finally:
             self._asking = None
+
+
+def _some_time() -> float:
+    """Streams that hear the same event do not all ask again together, neither the first time nor later: those who did
+    once would go on to, and the event that they ask at would be late for everybody."""
+    return CHECK_SECONDS / 4 * random.random()  # noqa: S311 - not a secret
