@@ -28,7 +28,7 @@ class _Connection(aiosqlite.Connection):
         return _Cursor(self)
 
     async def rollback(self) -> None:
-        # SQLAlchemy does so whenever a connection comes back to its pool, also after a commit. No statement is under way
+        # SQLAlchemy does so whenever a connection comes back to its pool, also after a commit. No statement is running
         # then: `Database` never leaves a transaction in the middle.
         if self._conn.in_transaction:
             await super().rollback()
