@@ -108,3 +108,10 @@ async def find_visitor(conn: AsyncConnection, browser_secret: str) -> Visitor | 
 
 async def sign_out(conn: AsyncConnection, sign_in_id: str) -> None:
     await conn.execute(delete(SignIn).where(SignIn.id == sign_in_id))
+
+
+async def sign_out_everywhere(conn: AsyncConnection, user_id: str) -> int:
+    """Every browser of somebody, and every link that would let one in. How many browsers there were."""
+    mine = delete(SignIn).where(SignIn.user_id == user_id)
+    await conn.execute(mine.where(or_(SignIn.kind == "link", SignIn.expires_at <= now())))
+    return (await conn.execute(mine)).rowcount

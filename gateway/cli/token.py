@@ -18,6 +18,7 @@ from workers.access import user_id_of
 from workers.house import ring_for
 from workers.operations import tokens as operations
 from workers.operations.people import Role
+from workers.operations.sign_ins import send_out
 
 _NAME: Final = re.compile(r"[\w.@+-]{1,100}")
 OPERATOR: Final = "operator"  # who sits at this machine, in the console
@@ -131,12 +132,21 @@ def revoke(
 def console(
     name: Annotated[str, typer.Option(help="who you are in the console: the owner web:NAME")] = OPERATOR,
     url: Annotated[str | None, typer.Option(help="the gateway's address, if not of this machine")] = None,
+    sign_out: Annotated[
+        bool, typer.Option("--sign-out", help="instead: sign all browsers of NAME out, and make their links useless")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Print a link that opens the console in a browser, signed in as an owner. It works once."""
     _check(name)
 
     async def command(desk: Desk) -> None:
+        if sign_out:
+            user_id = user_id_of(WEB, name)
+            browsers = await desk.db.transact(lambda conn: send_out(conn, BY, user_id))
+            said = f"signed out: {browsers} browser{'s' * (browsers != 1)} of {user_id}"
+            print_done(said, as_json, user_id=user_id, browsers=browsers)
+            return
         address = (url or desk.settings.public_url or f"http://127.0.0.1:{PORT}").rstrip("/")
         link = await sign_in_link(desk, address, name)
         if as_json:

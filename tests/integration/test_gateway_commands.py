@@ -1,6 +1,7 @@
 """`longshore token`, and what `longshore doctor` says of channels."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,27 @@ async def test_a_link_to_the_console_signs_in_once(cli: Cli, fleet: Fleet) -> No
     late = (await cli("console")).out.splitlines()[0].rpartition("=")[2]
     await fleet.execute(update(SignIn).values(expires_at=now(-1)))
     assert not await fleet.db.transact(lambda conn: use_link(conn, late, "late"))
+
+
+@pytest.mark.spec("G3", "C5")
+async def test_all_browsers_of_somebody_are_signed_out_at_once(cli: Cli, fleet: Fleet) -> None:
+    async def link(*arguments: str) -> str:
+        return (await cli("console", *arguments)).out.splitlines()[0].rpartition("=")[2]
+
+    for browser in ("desk", "phone"):
+        code = await link()
+        assert await fleet.db.transact(partial(use_link, secret=code, browser_secret=browser))
+    other = await link("--name", "grace")
+    assert await fleet.db.transact(lambda conn: use_link(conn, other, "grace's"))
+    unused = await link()
+
+    assert "2 browsers of web:operator" in (await cli("console", "--sign-out")).out
+    for browser, is_in in {"desk": False, "phone": False, "grace's": True}.items():
+        assert (await fleet.db.read(partial(find_visitor, browser_secret=browser)) is not None) is is_in, browser
+    assert not await fleet.db.transact(lambda conn: use_link(conn, unused, "late"))
+    line = (await fleet.rows(Audit))[-1]
+    assert (line.who, line.act, line.target) == ("cli", "console.sign_out", "web:operator")
+    assert "0 browsers" in (await cli("console", "--sign-out", "--name", "nobody")).out
 
 
 @pytest.mark.spec("G3", "C5")

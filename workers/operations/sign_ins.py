@@ -28,3 +28,10 @@ async def come_in_by_link(conn: AsyncConnection, link: str, browser_secret: str)
 async def leave(conn: AsyncConnection, visitor: sign_ins.Visitor) -> None:
     await sign_ins.sign_out(conn, visitor.sign_in_id)
     await note(conn, visitor.user_id, _OUT, visitor.user_id)
+
+
+async def send_out(conn: AsyncConnection, by: str, user_id: str) -> int:
+    """Out of all their browsers, as many as there are; and no link lets them in again."""
+    browsers = await sign_ins.sign_out_everywhere(conn, user_id)
+    await note(conn, by, _OUT, user_id, browsers=browsers)
+    return browsers
