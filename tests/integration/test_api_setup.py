@@ -291,6 +291,13 @@ async def test_the_audit_log_is_read_page_by_page_the_latest_first(gateway: Gate
         ("group.add", folder, folder) for folder in ("c", "b", "a")
     ]
     assert (rest["next"], lines[0]["who"]) == (None, "web:olga")
+    for narrow, found in {
+        "agent=b": ["b"],
+        "act=group&who=web:ol&limit=1": ["c"],
+        "act=dead": [],
+        "who=a%00": [],
+    }.items():
+        assert [line["target"] for line in (await owner.get(f"/v1/audit?{narrow}"))["items"]] == found, narrow
     assert len(await gateway.fleet.rows(AgentGroup)) == 3
 
 
