@@ -29,9 +29,13 @@ def audit_routes(house: House, door: Doorkeeper) -> APIRouter:
     @router.get("/audit")
     async def read_audit(
         caller: Annotated[Caller, door.needs("admin")],
-        who: Annotated[str | None, Query(max_length=255, description="who did it; need only be begun")] = None,
-        act: Annotated[str | None, Query(max_length=50, description="what; need only be begun: `dead`")] = None,
-        agent: Annotated[str | None, Query(max_length=100, description="the agent it was about")] = None,
+        who: Annotated[
+            str | None, Query(min_length=1, max_length=255, description="who did it; need only be begun")
+        ] = None,
+        act: Annotated[
+            str | None, Query(min_length=1, max_length=50, description="what; need only be begun: `dead`")
+        ] = None,
+        agent: Annotated[str | None, Query(min_length=1, max_length=100, description="the agent it was about")] = None,
         limit: Limit = 50,
         after: After = None,
     ) -> Page[AuditLine]:
