@@ -3,6 +3,7 @@
 TEST_REDIS_URL and TEST_DATABASE_URL name servers to use instead. A server that cannot be had fails the run: nothing
 is skipped."""
 
+import gc
 import os
 import shutil
 import socket
@@ -172,6 +173,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         share[item.nodeid] = end * seen[folder] / of_folder[folder]
         seen[folder] += 1
     items.sort(key=lambda item: share[item.nodeid])
+
+
+def pytest_collection_finish() -> None:
+    """What is here now stays to the end: going through it again and again took the collector a fifth of the time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -2,10 +2,13 @@
 
 Exit codes: 0 done, 1 refused or failed, 2 wrong usage, 69 a service (database, broker) is not there."""
 
+import gc
 import sys
 
 
 def main() -> None:
+    # What is imported stays: looking through it every 700 objects takes a sixth of a command's time.
+    gc.set_threshold(50_000)
     if sys.argv[1:2] == ["mcp"]:
         # CLI agents start this in every turn: it does without the rest, which takes a second to import.
         from gateway.cli.mcp import mcp
