@@ -6,6 +6,7 @@ is skipped."""
 import gc
 import os
 import shutil
+import signal
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -28,6 +29,9 @@ from tests.support.servers import Postgres, Valkey, private_folder
 settings.register_profile("quick", max_examples=40, deadline=None)
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+# A shell that starts this in the background has it ignored, also by all that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FOLDER = len(Path(__file__).parts)  # how deep tests/unit and its like lie
 PROGRAMS = ("claude", "codex", "gemini", "opencode", "openclaw")

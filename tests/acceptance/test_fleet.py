@@ -186,7 +186,7 @@ def test_a_frozen_worker_that_comes_back_can_write_nothing(operator: Operator) -
     [
         ({"DATABASE_URL": "mysql://x@127.0.0.1/y"}, "Longshore keeps its rows in PostgreSQL or SQLite"),
         ({"DATABASE_URL": "postgresql://me:hunter2@127.0.0.1:1/x"}, "cannot be used"),
-        ({"DATABASE_URL": "sqlite:///empty.db"}, "run `longshore migrate`"),
+        ({"DATABASE_URL": "sqlite:///empty.db"}, "there is no database at sqlite:///empty.db"),
         ({"REDIS_URL": ""}, "REDIS_URL is not set"),
         ({"LONGSHORE_LEASE_SECONDS": "soon"}, "LONGSHORE_LEASE_SECONDS: Input should be a valid number"),
     ],

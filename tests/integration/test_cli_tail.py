@@ -141,10 +141,15 @@ async def test_whoever_stops_waiting_is_told_that_the_message_stays(
         stderr=PIPE,
     )
     assert sending.stderr is not None
-    waits = await asyncio.wait_for(sending.stderr.readuntil(b"it is answered as soon as one starts"), 30)
-    assert b"no worker listens" in waits
-    sending.send_signal(signal.SIGINT)
-    _, told = await asyncio.wait_for(sending.communicate(), 30)
+    try:
+        waits = await asyncio.wait_for(sending.stderr.readuntil(b"it is answered as soon as one starts"), 30)
+        assert b"no worker listens" in waits
+        sending.send_signal(signal.SIGINT)
+        _, told = await asyncio.wait_for(sending.communicate(), 30)
+    finally:
+        if sending.returncode is None:
+            sending.kill()
+            await sending.wait()
     assert sending.returncode == 130
     [session] = await fleet.sessions()
     assert f"it is answered all the same: longshore tail {session.id[-8:]}" in told.decode()

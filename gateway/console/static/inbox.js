@@ -21,7 +21,7 @@
     if (event.key === "j") move(1);
     if (event.key === "k") move(-1);
     if (event.key === "a") current()?.querySelector("[data-approve]")?.click();
-    if (/^[1-9]$/.test(event.key)) current()?.querySelectorAll("button[name=answer]")[event.key - 1]?.click();
+    if (/^[1-9]$/.test(event.key)) current()?.querySelectorAll("button[name=option]")[event.key - 1]?.click();
     if (event.key === "d") deny(current()?.querySelector("[data-deny]"));
   });
 
