@@ -10,15 +10,18 @@ import signal
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
+import structlog
 from hypothesis import settings
 from sqlalchemy import URL, Engine, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from adapters import registry
 from adapters.providers.cli.installation import find
 from models import database, schema
 from models.base import new_id
@@ -62,6 +65,16 @@ def _make_engine(url: URL, pool_size: int, prepare: bool) -> AsyncEngine:
 
 
 database._make_engine = _make_engine
+
+# What is installed stays the same while tests run; looking through all of it took as long as a small test.
+registry.entry_points = cache(registry.entry_points)  # type: ignore[attr-defined, assignment]
+# Tracebacks as they are: in colours, with the values of everything in them, some took ten seconds.
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 @pytest.fixture(scope="session")

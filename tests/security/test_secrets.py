@@ -65,7 +65,7 @@ def _known_secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def logs() -> Iterator[io.StringIO]:
     """All that is logged, ours and of the libraries down to DEBUG, as it is written."""
-    written = io.StringIO()
+    written, before = io.StringIO(), structlog.get_config()
     configure_logs("DEBUG", as_json=True)
     # Not kept by the modules' loggers: they go on to live in other tests.
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(written), cache_logger_on_first_use=False)
@@ -77,7 +77,7 @@ def logs() -> Iterator[io.StringIO]:
     yield written
     root.removeHandler(handler)
     root.setLevel(level)
-    structlog.reset_defaults()
+    structlog.configure(**before)
 
 
 class Heard:

@@ -24,8 +24,9 @@ class Holder:
 def _logs_as_before() -> Iterator[None]:
     last_resort = logging.lastResort
     filters = list(last_resort.filters) if last_resort is not None else []
+    before = structlog.get_config()
     yield
-    structlog.reset_defaults()
+    structlog.configure(**before)
     if last_resort is not None:
         last_resort.filters[:] = filters
 
