@@ -33,6 +33,7 @@ def tmp_path() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.timeout(300)  # three starts and stops of everything
 @pytest.mark.spec("G6", "G4", "P11", "T6")
 def test_up_answers_stops_cleanly_and_goes_on(tmp_path: Path, terminals: list[Terminal]) -> None:
     first = Terminal(tmp_path, "up")

@@ -26,6 +26,7 @@ async def terminal() -> AsyncIterator[Terminal]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.timeout(300)  # everything is started, and a browser
 @pytest.mark.spec("G3", "G6", "C2", "C7", "M17")
 async def test_the_demo_is_watched_in_a_browser_and_survives_its_worker(terminal: Terminal, page: Page) -> None:
     await asyncio.to_thread(terminal.wait_for, "longshore send demo")
