@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import socket
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
@@ -66,8 +67,17 @@ def _make_engine(url: URL, pool_size: int, prepare: bool) -> AsyncEngine:
 
 database._make_engine = _make_engine
 
-# What is installed stays the same while tests run; looking through all of it took as long as a small test.
-registry.entry_points = cache(registry.entry_points)  # type: ignore[attr-defined, assignment]
+_real_entry_points = registry.entry_points  # type: ignore[attr-defined]
+
+
+@cache
+def _installed_on(_path: tuple[str, ...], group: str) -> Any:
+    return _real_entry_points(group=group)
+
+
+# What is installed stays the same as long as the path does; looking through all of it took as long as a small test.
+registry.entry_points = lambda *, group: _installed_on(tuple(sys.path), group)  # type: ignore[attr-defined, assignment]
+
 # Tracebacks as they are: in colours, with the values of everything in them, some took ten seconds.
 structlog.configure(
     processors=[
