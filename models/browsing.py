@@ -71,7 +71,8 @@ def _before(
 
 def _sessions() -> Select[Any]:
     own = select(func.count()).where(MessageIn.session_id == Session.id)
-    pending, dead = own.where(_OPEN, MessageIn.wakes).scalar_subquery(), own.where(_DEAD).scalar_subquery()
+    due = own.where(_OPEN, MessageIn.wakes, MessageIn.process_after <= now())
+    pending, dead = due.scalar_subquery(), own.where(_DEAD).scalar_subquery()
     return (
         select(
             Session.__table__,

@@ -15,6 +15,7 @@ from models.lookup import find_sessions, short
 from models.sessions import find_session
 from models.spending import everybodys
 from models.turns import turns_of_session
+from workers.agents import AGENT
 
 _FACTS: Final = (
     *("id", "folder", "provider", "channel_type", "platform_id", "thread_id", "status", "activity", "activity_since"),
@@ -78,6 +79,8 @@ def _table(rows: list[Any]) -> Table:
 def _where(row: Any) -> str:
     if row.replay_of is not None:
         return f"replay of {short(row.replay_of)}" + (", delivers" if row.delivers else "")
+    if row.channel_type == AGENT:  # its thread is the session that asked
+        return f"asked by {short(row.thread_id)}"
     return f"{row.channel_type}:{row.platform_id}" + (f"/{row.thread_id}" if row.thread_id else "")
 
 

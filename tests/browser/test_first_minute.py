@@ -52,3 +52,8 @@ async def test_the_demo_is_watched_in_a_browser_and_survives_its_worker(terminal
     await page.reload()
     for said in (FIRST_MESSAGE, "The log says: A calm first day.", "By my clock it is"):
         await expect(page.get_by_text(said)).to_have_count(1)
+
+    await page.get_by_role("link", name="Sessions").click()
+    await expect(page.get_by_text("asked by")).to_be_visible()  # the pilot's, by the demo's
+    table = page.get_by_role("table", name="Sessions")
+    assert await table.evaluate("(one) => one.scrollWidth <= one.parentElement.clientWidth")

@@ -109,6 +109,14 @@ async def test_how_a_session_stands_is_told_in_a_word(gateway: Gateway, admin: C
         assert (await admin.get(f"/v1/sessions/{session}"))["state"] == state
 
 
+async def test_what_is_scheduled_for_later_does_not_wait_for_a_worker(gateway: Gateway, admin: Caller) -> None:
+    later = datetime.now(UTC) + timedelta(hours=1)
+    session = (await gateway.fleet.send("a report", kind="task", process_after=later)).session_id
+    shown = await admin.get(f"/v1/sessions/{session}")
+    assert (shown["state"], shown["pending"]) == ("idle", 0)
+
+
+@ONE_DATABASE
 async def test_steps_are_shown_as_data_and_cut_to_a_bound(gateway: Gateway, admin: Caller) -> None:
     await talk(gateway, "hello")
     [turn] = await gateway.fleet.turns()

@@ -39,7 +39,7 @@ class SessionView(BaseModel):
     channel: str | None
     chat: str | None
     thread: str | None
-    pending: int = Field(description="messages that are not answered yet")
+    pending: int = Field(description="messages that are due and not answered yet")
     dead: int = Field(description="messages that were given up")
     messages: int = Field(description="the last number given to one, in or out")
     turns: int = Field(description="the last number given to one")
