@@ -128,6 +128,14 @@ class ReadSession:
     limit: int = 50
 
 
+@dataclass(frozen=True)
+class Submit:
+    """What a stage of a workflow has come to. `text`: what the agent is told."""
+
+    output: dict[str, Any]
+    text: str
+
+
 Action = (
     Send
     | Ask
@@ -141,4 +149,5 @@ Action = (
     | ResetSession
     | ListSessions
     | ReadSession
+    | Submit
 )
