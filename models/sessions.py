@@ -294,6 +294,10 @@ async def set_numbers(conn: AsyncConnection, session_id: str, *, messages: int, 
     await conn.execute(statement.values(message_seq=messages, turn_seq=turns, woken_at=now()))
 
 
+async def set_session(conn: AsyncConnection, session_id: str, **changes: Any) -> None:
+    await conn.execute(update(_table).where(Session.id == session_id).values(**changes))
+
+
 async def take_numbers_of_many(conn: AsyncConnection, counts: Mapping[str, int]) -> dict[str, int]:
     """The same for many sessions, for whoever has locked them: a statement for each different count."""
     last: dict[str, int] = {}

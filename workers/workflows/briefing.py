@@ -102,7 +102,9 @@ def review(job: Job, key: str, *, again: bool = False) -> str:
         f"<diff>\n{str(output.get('diff') or '')[:_DIFF]}\n</diff>",
     ]
     if earlier is not None and earlier.findings:
-        parts.append(f"# What you found before\nLook whether it is mended.\n<findings>\n{_findings(earlier.findings)}\n</findings>")
+        parts.append(
+            f"# What you found before\nLook whether it is mended.\n<findings>\n{_findings(earlier.findings)}\n</findings>"
+        )
     parts.append(
         "# How\nIs the acceptance met? Is it correct, safe, simple, tested, and nothing besides what was asked for? Run "
         "what you need to be sure. A finding is blocking if the change must not be merged like this, else minor; taste is "

@@ -44,7 +44,10 @@ Decision = list[Next] | End
 def decide(job: Job) -> Decision:
     """An empty list: what runs is waited for."""
     if (broken := next((one for one in job.stages if one.status in ("failed", "cancelled")), None)) is not None:
-        return End("failed", f"{_named(job, broken)} {'was cancelled' if broken.status == 'cancelled' else 'failed'}: {broken.error}")
+        return End(
+            "failed",
+            f"{_named(job, broken)} {'was cancelled' if broken.status == 'cancelled' else 'failed'}: {broken.error}",
+        )
     prepared = job.last("prepare")
     if prepared is None:
         return [Next("prepare", "clerk", _CLERK, call={"tool": "take_in"})]
@@ -125,7 +128,9 @@ def _whole(job: Job) -> Decision:
         if rounds >= job.spec.tries * (len(job.tasks) + 1):
             return End("failed", f"the work was put together {rounds} times and never held; see the last merge")
         work = [{"task": task.key, "commit": _commit(job, task.key)} for task in job.tasks]
-        checked = sorted({str(one.output["tree"]) for one in job.stages if one.kind == "check" and one.output.get("ok")})
+        checked = sorted(
+            {str(one.output["tree"]) for one in job.stages if one.kind == "check" and one.output.get("ok")}
+        )
         call = {"tool": "merge_work", "onto": job.onto, "work": work, "checked": checked, "summary": summary_of(job)}
         return [Next("merge", "merge", _CLERK, round=rounds, call=call)]
     assert merge is not None
