@@ -1,0 +1,1 @@
+"""Work that takes several agents: who does what, in which order, and what comes of it."""
