@@ -150,6 +150,7 @@ def _whole(job: Job) -> Decision:
         return End("failed", f"the result was not handed over: {publish.output.get('why')}")
     kept = {name: merge.output[name] for name in ("commit", "onto", "reasons")}
     call = {"tool": "publish", "merge": kept, "asks": _asks(job, merge), "summary": summary_of(job)}
+    call["base_branch"] = job.base_branch
     return [Next("publish", "publish", _CLERK, round=merge.round, call=call)]
 
 
