@@ -10,6 +10,7 @@ AdapterError
 ├── ToolError               a tool failed; its text is for the agent
 │   ├── WorkspaceError      a path or file in an agent's folder is not what was asked for
 │   └── WebError            an address may not be asked, or did not answer
+├── GitError                git could not do what was asked of it; says whether it may pass
 ├── SandboxError            a program could not be started in the sandbox
 ├── TerminalError           a person cannot do that in a program's terminal now
 └── ChannelError            a platform did not take a message
@@ -113,6 +114,14 @@ class WorkspaceError(ToolError):
 
 class WebError(ToolError):
     """An address may not be asked, or did not answer as asked."""
+
+
+class GitError(AdapterError):
+    """git could not do what was asked of it. The text is for a person. `retryable`: the same may go through later."""
+
+    def __init__(self, message: str, *, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.retryable = retryable
 
 
 class SandboxError(AdapterError):
