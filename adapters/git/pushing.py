@@ -59,7 +59,7 @@ async def push(
     if not _COMMIT.fullmatch(commit):
         raise GitError(f"{commit[:80]!r} is not the full id of a commit")
     ref = f"refs/heads/{branch}"
-    if branch in ("", "HEAD") or "\0" in branch or (await _git(repository, "check-ref-format", ref)).exit_code:
+    if re.match(r"-|HEAD$|.*\0", branch, re.DOTALL) or (await _git(repository, "check-ref-format", ref)).exit_code:
         raise GitError(f"{branch[:200]!r} is no name for a branch")
     env = await _by_ssh(repository) | _with_token(await _address(repository, remote), token, api)
     # Written so, it can be no branch whose name looks like the commit.

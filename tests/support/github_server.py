@@ -41,7 +41,11 @@ class GithubServer(GithubApi):
     def answer(self, asked: Asked) -> Said:
         if asked.path.startswith(f"/{REPOSITORY}.git/"):
             return self._git(asked)
-        if asked.path == f"/repos/{REPOSITORY}/pulls" and asked.headers.get("authorization") == f"Bearer {TOKEN}":
+        # Names are found whatever their case is.
+        if (
+            asked.path.lower() == f"/repos/{REPOSITORY}/pulls".lower()
+            and asked.headers.get("authorization") == f"Bearer {TOKEN}"
+        ):
             return self._list_pulls(asked) if asked.method == "GET" else self._open_pull(asked)
         return super().answer(asked)
 
@@ -104,10 +108,11 @@ class GithubServer(GithubApi):
                 return {"code": "invalid", "field": field}
         if self.branch(said["head"]) == self.branch(said["base"]):
             return {"code": "custom", "message": f"No commits between {said['base']} and {said['head']}"}
-        owner = REPOSITORY.partition("/")[0]
-        ends = (said["head"], said["base"])
-        if any((p["head"]["ref"], p["base"]["ref"]) == ends and p["state"] == "open" for p in self.pulls):
-            return {"code": "custom", "message": f"A pull request already exists for {owner}:{said['head']}."}
+        label = f"{REPOSITORY.partition('/')[0]}:{said['head']}"
+        for pull in self.pulls:
+            ends = (pull["head"]["ref"], pull["head"]["repo"]["full_name"], pull["base"]["ref"], pull["state"])
+            if ends == (said["head"], REPOSITORY, said["base"], "open"):
+                return {"code": "custom", "message": f"A pull request already exists for {label}."}
         return None
 
     def add_pull(
