@@ -10,8 +10,8 @@ AdapterError
 ├── ToolError               a tool failed; its text is for the agent
 │   ├── WorkspaceError      a path or file in an agent's folder is not what was asked for
 │   └── WebError            an address may not be asked, or did not answer
-├── GitError                git could not do what was asked of it; says whether it may pass
 ├── SandboxError            a program could not be started in the sandbox
+├── GitError                git could not do what was asked; says whether it may pass
 ├── TerminalError           a person cannot do that in a program's terminal now
 └── ChannelError            a platform did not take a message
     ├── SignatureError      an inbound request is not from whom it says
@@ -116,16 +116,22 @@ class WebError(ToolError):
     """An address may not be asked, or did not answer as asked."""
 
 
-class GitError(AdapterError):
-    """git could not do what was asked of it. The text is for a person. `retryable`: the same may go through later."""
-
-    def __init__(self, message: str, *, retryable: bool = False) -> None:
-        super().__init__(message)
-        self.retryable = retryable
-
-
 class SandboxError(AdapterError):
     """The program could not be started in the sandbox."""
+
+
+class GitError(AdapterError):
+    """A repository is not as it would have to be, or git did not do what was asked; the text is for a person.
+
+    `retryable`: it may pass by itself (a lock, a full disk, a machine that is slow)."""
+
+    def __init__(self, message: str, retryable: bool = False) -> None:
+        super().__init__(message, retryable)
+        self.message = message
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class TerminalError(AdapterError):
