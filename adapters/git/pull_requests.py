@@ -42,6 +42,10 @@ class GitHubPulls:
     def __init__(self, base_url: str | None = None, token: str | None = None) -> None:
         self._rest = GithubRest(token=token, api=base_url)
 
+    @property
+    def api(self) -> str:
+        return self._rest.api
+
     def repository_at(self, url: str) -> str | None:
         """owner/name, if a remote with this address is on the server that is asked here."""
         found, server = repository_of(url), urlsplit(server_of(self._rest.api))
