@@ -46,6 +46,11 @@ async def commit(repository: Repository, name: str, message: str) -> Work:
     return Work(tip, tree, await _own_changes(repository, name, tip))
 
 
+async def changes(repository: Repository, old: str, new: str) -> tuple[Changed, ...]:
+    said = await repository.git("diff-tree", "-r", "-z", "--numstat", "--no-renames", *_PLAIN, old, new)
+    return read_changes(said.stdout)
+
+
 async def diff(repository: Repository, old: str, new: str, limit: int) -> str:
     """At most about `limit` characters, with a word where it is cut, and nothing that is no text."""
     for commit in (old, new):
@@ -66,9 +71,7 @@ async def _make(repository: Repository, name: str, tip: str, arguments: tuple[st
 
 
 async def _own_changes(repository: Repository, name: str, tip: str) -> tuple[Changed, ...]:
-    base = await repository.find(trees.base_of(name)) or tip
-    said = await repository.git("diff-tree", "-r", "-z", "--numstat", "--no-renames", *_PLAIN, base, tip)
-    return read_changes(said.stdout)
+    return await changes(repository, await repository.find(trees.base_of(name)) or tip, tip)
 
 
 async def _check_sizes(repository: Repository, tip: str, tree: str) -> None:

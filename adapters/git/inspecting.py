@@ -14,6 +14,7 @@ class Inspected:
     path: Path
     commit: str
     branch: str | None
+    branches: frozenset[str]
     subject: str
     notes: tuple[str, ...]
 
@@ -30,4 +31,6 @@ async def inspect(source: Path, base: str | None = None) -> Inspected:
         notes.append(f"{files} changes that are not committed: builders will not see them")
     if branch is None:
         notes.append("the commit is not named by a branch: the result needs a branch of its own")
-    return Inspected(host.path, commit, branch, shown(subject.rstrip("\n"))[:200], tuple(notes))
+    _, listed = await host.git("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads")
+    branches = frozenset(listed.split())
+    return Inspected(host.path, commit, branch, branches, shown(subject.rstrip("\n"))[:200], tuple(notes))

@@ -11,6 +11,7 @@ from adapters.git.check_commands import FILES, check_command_of, test_files
 from adapters.git.checking import Checked
 from adapters.git.commits import Work
 from adapters.git.intake import TakenIn
+from adapters.git.listings import Changed
 from adapters.git.merging import Merged
 from adapters.git.names import check_branch, check_commit, check_tree
 from adapters.git.publishing import Published
@@ -57,6 +58,10 @@ class Workbench:
         """Merge a commit into a tree without changes, with marks in its files where it does not fit. The files in
         conflict; also when there are none, the tree's next `commit` concludes it."""
         return await bringing.bring(self._repository, check_tree(name), check_commit(commit))
+
+    async def changes(self, old: str, new: str) -> tuple[Changed, ...]:
+        """The files that differ between two commits."""
+        return await commits.changes(self._repository, check_commit(old), check_commit(new))
 
     async def diff(self, old: str, new: str, limit: int) -> str:
         return await commits.diff(self._repository, check_commit(old), check_commit(new), limit)

@@ -10,12 +10,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from adapters.git.listings import Changed
-from adapters.git.workbench import Workbench
 from pydantic import Field
 
 from adapters.actions import Submit
 from adapters.errors import GitError, ProviderError, ToolError
+from adapters.git.listings import Changed
+from adapters.git.workbench import Workbench
 from adapters.policy import Category
 from adapters.risk.changes import reasons_to_ask
 from adapters.sandbox.port import SandboxLimits
@@ -55,7 +55,7 @@ class Desk:
 
     @property
     def tools(self) -> dict[str, Tool[Any]]:
-        made = [
+        made: list[Tool[Any]] = [
             self._tool("take_in", "Takes the repository in.", self._take_in),
             self._tool("check_work", "Commits what a builder has left, and runs the checks on it.", self._check_work),
             self._tool("merge_work", "Puts the work of all tasks together.", self._merge_work),

@@ -12,8 +12,8 @@ from workers.workflows.spec import Target
 
 TOKEN: Final = "LONGSHORE_GITHUB_TOKEN"  # noqa: S105 - the variable's name
 _NO_TOKEN: Final = (
-    f"a pull request is opened with a token: set {TOKEN}, here and where the workers run, to one that may write contents "
-    "and pull requests of the repository"
+    f"a pull request is opened with a token: set {TOKEN}, here and where the workers run, to one that may write "
+    "contents and pull requests of the repository"
 )
 
 

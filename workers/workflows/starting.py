@@ -9,7 +9,8 @@ from typing import Final
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import GitError
-from adapters.git.inspection import Inspected, inspect
+from adapters.git.inspecting import Inspected, inspect
+from adapters.providers.keys import NO_KEY_NEEDED
 from models.audit import note
 from models.base import new_id
 from models.groups import AgentGroup, find_agent_group
@@ -72,6 +73,7 @@ async def start(house: House, by: str, wanted: Wanted) -> Started:
     target = await _target(wanted, found, workflow_id)
     wishes = Wishes(wanted.planner, wanted.builders, wanted.reviewer)
     roles = choose(await candidates(house), wishes, wanted.most_tasks)
+    _check_real(roles, wishes)
     spec = Spec(
         repository=str(found.path),
         base=wanted.base,
@@ -123,6 +125,16 @@ def _check(wanted: Wanted) -> None:
     for name, (value, least, most) in limits.items():
         if not least <= value <= most:
             raise RefusedError(f"{name}: {value:g} is not between {least:g} and {most:g}")
+
+
+def _check_real(roles: Roles, wishes: Wishes) -> None:
+    """A script in the place of an agent is for whoever wants just that."""
+    given = {roles.planner, *roles.builders, *roles.reviewers.values()}
+    if NO_KEY_NEEDED in given and NO_KEY_NEEDED not in {wishes.planner, *wishes.builders, wishes.reviewer}:
+        raise RefusedError(
+            f"no agent is ready to do this: {'; '.join(roles.notes)}. Set a key (longshore providers says which), "
+            "install a CLI agent (make clis), or name who is to do it with --builders and --reviewer"
+        )
 
 
 async def _target(wanted: Wanted, found: Inspected, workflow_id: str) -> Target:
