@@ -68,7 +68,8 @@ class Player(ScriptedProvider):
 
 def writes(path: str, content: str, says: str = "Done.") -> str:
     """A script that writes a file, whatever it is asked."""
-    return f"- play:\n  - tool: write_file\n    with: {{path: {path!r}, content: {_quoted(content)}}}\n  - answer: {says}\n"
+    call = f"  - tool: write_file\n    with: {{path: {path!r}, content: {_quoted(content)}}}\n"
+    return f"- play:\n{call}  - answer: {says}\n"
 
 
 def _quoted(text: str) -> str:
