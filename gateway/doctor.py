@@ -14,7 +14,6 @@ from adapters.errors import AdapterError
 from adapters.registry import Registry
 from adapters.sandbox.choice import make_sandbox
 from adapters.station import ProgramProvider
-from gateway.provider_states import ask
 from models import schema
 from models.base import AnyRow
 from models.database import Database, database_clock, database_url, shown
@@ -26,6 +25,7 @@ from models.overview import counts
 from models.web_chats import WEB
 from workers.bells import agent_queue
 from workers.events import redis_client
+from workers.provider_states import ask
 from workers.queues import look, queue_names
 from workers.settings import Settings
 

@@ -19,9 +19,10 @@ from adapters.actions import (
     ScheduleTask,
     Send,
     SendToAgent,
+    Submit,
 )
 from adapters.errors import ToolError
-from workers.actions import groups, messages, sessions, tasks
+from workers.actions import groups, messages, sessions, tasks, workflows
 from workers.actions.caller import Caller, Performed
 
 # Connection, caller, action, the step it belongs to, and the message number taken for it (if it needs one).
@@ -39,6 +40,7 @@ _PERFORMERS: Final[dict[type[Any], Performer]] = {
     ResetSession: sessions.reset,
     ListSessions: sessions.list_sessions,
     ReadSession: sessions.read_session,
+    Submit: workflows.submit,
 }
 # A task is a message too: one to the agent's own session.
 _NUMBERED: Final = (Send, EditMessage, AddReaction, SendToAgent, ScheduleTask)

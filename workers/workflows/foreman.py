@@ -1,7 +1,7 @@
 """What comes next in a foreman's workflow, decided from what its stages have come to. Pure: the same stages always give
 the same answer, so it does not matter how often, or by whom, it is asked.
 
-prepare -> plan -> for each task: build -> check -> review (and fix -> check -> review, a few times) -> merge -> publish"""
+prepare, plan; for each task build, check, review (and, a few times, fix, check, review); merge, publish."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from workers.workflows.job import Job, Seen
 from workers.workflows.reporting import result_of, summary_of
 from workers.workflows.spec import CLERK, StageKind, Who
 
+_NAMED = 200  # files on the card that asks
 _CLERK = Who(provider=CLERK, why="it needs no judgement")
 
 
@@ -86,7 +87,8 @@ def _task(job: Job, key: str) -> Next | End | Literal["ready", "runs"]:
     if last.status == "running":
         return "runs"
     if last.kind in ("build", "fix"):
-        return Next("check", f"check:{key}", _CLERK, task=key, round=last.round, call={"tool": "check_work"}, tree=key)
+        call = {"tool": "check_work", "since": job.since(key), "check": job.check, **job.title_and_goal(key)}
+        return Next("check", f"check:{key}", _CLERK, task=key, round=last.round, call=call)
     if last.kind == "check":
         if not last.output.get("ok"):
             return _fix(job, key, last)
@@ -122,7 +124,8 @@ def _whole(job: Job) -> Decision:
     if publish is not None and publish.output.get("ok"):
         return End("completed", _done(publish), result_of(job))
     newest = max((one.number for one in job.stages if one.task), default=0)
-    stale = merge is None or merge.number < newest or (publish is not None and merge.number < publish.number)
+    moved = publish is not None and bool(publish.output.get("moved"))
+    stale = merge is None or merge.number < newest or (moved and merge.number < (publish.number if publish else 0))
     if stale:
         rounds = sum(one.kind == "merge" for one in job.stages)
         if rounds >= job.spec.tries * (len(job.tasks) + 1):
@@ -131,13 +134,34 @@ def _whole(job: Job) -> Decision:
         checked = sorted(
             {str(one.output["tree"]) for one in job.stages if one.kind == "check" and one.output.get("ok")}
         )
-        call = {"tool": "merge_work", "onto": job.onto, "work": work, "checked": checked, "summary": summary_of(job)}
+        call = {
+            "tool": "merge_work",
+            "onto": job.onto,
+            "work": work,
+            "checked": checked,
+            "check": job.check,
+            "summary": summary_of(job),
+        }
         return [Next("merge", "merge", _CLERK, round=rounds, call=call)]
     assert merge is not None
     if merge.status == "running":
         return []
-    call = {"tool": "publish", "merge": dict(merge.output), "summary": summary_of(job)}
+    if publish is not None and publish.number > merge.number:
+        return End("failed", f"the result was not handed over: {publish.output.get('why')}")
+    kept = {name: merge.output[name] for name in ("commit", "onto", "reasons")}
+    call = {"tool": "publish", "merge": kept, "asks": _asks(job, merge), "summary": summary_of(job)}
     return [Next("publish", "publish", _CLERK, round=merge.round, call=call)]
+
+
+def _asks(job: Job, merge: Seen) -> list[dict[str, Any]]:
+    """What must be approved before, each by itself, and each for this very commit."""
+    target, output = job.spec.target, merge.output
+    files = [f"{one['path']} +{one['added']} -{one['removed']}" for one in output["files"][:_NAMED]]
+    where = {"repository": job.spec.repository, "branch": target.branch, "commit": output["commit"], "files": files}
+    return [
+        {"tool": "ask_approval", "arguments": {"category": one["category"], "why": one["words"], **where}}
+        for one in output["reasons"]
+    ]
 
 
 def _commit(job: Job, key: str) -> str:

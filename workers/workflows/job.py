@@ -91,6 +91,15 @@ class Job:
             return None
         return merge if merge.output.get("task") == task else None
 
+    def since(self, task: str) -> str:
+        """The commit that its change is looked at from: what was brought into its tree last, else where it began."""
+        brought = [one for one in self.stages if one.kind == "merge" and one.output.get("task") == task]
+        return str(brought[-1].output["onto"]) if brought else self.base
+
+    def title_and_goal(self, task: str) -> dict[str, str]:
+        planned = next(one for one in self.tasks if one.key == task)
+        return {"title": planned.title, "goal": planned.goal}
+
     def failures(self, task: str) -> int:
         """How often its checks failed, changes were asked for, or it could not be merged."""
         bad = [one for one in self.of_task(task) if one.kind == "check" and one.output and not one.output.get("ok")]

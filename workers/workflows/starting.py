@@ -1,5 +1,5 @@
-"""Beginning a foreman's workflow: what is wanted is checked while somebody is there to be told, roles are given out, the
-row is written, and the engine is rung for."""
+"""Beginning a foreman's workflow: what is wanted is checked while somebody is there to be told, roles are given out,
+the row is written, and the engine is rung for."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,9 @@ from workers.workflows.spec import Spec
 
 @dataclass(frozen=True)
 class Wanted:
-    """What somebody asks a foreman for. Providers are `name` or `name:model`; without a wish, fitness chooses. `branch`:
-    where the result goes in the repository; None: a new one, named after the goal. With `pull_request` it is pushed to
-    `remote` and a pull request into `into` is opened. `agent`: whose policy, budget and people it has."""
+    """What somebody asks a foreman for. Providers are `name` or `name:model`; without a wish, fitness chooses.
+    `branch`: where the result goes in the repository; None: a new one, named after the goal. With `pull_request` it is
+    pushed to `remote` and a pull request into `into` is opened. `agent`: whose policy, budget and people it has."""
 
     repository: Path
     goal: str

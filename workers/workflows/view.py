@@ -31,8 +31,8 @@ NAMES: Final[Mapping[StageKind, str]] = {
 
 @dataclass(frozen=True)
 class StageView:
-    """`state`: one of running, waiting (for a person), completed, failed, cancelled, replaced; and `negative` if it came
-    to an end that sends the work back: checks that failed, changes asked for. `doing`: what its worker is at."""
+    """`state`: one of running, waiting (for a person), completed, failed, cancelled, replaced; and `negative` if it
+    came to an end that sends the work back: checks that failed, changes asked for. `doing`: what its worker is at."""
 
     id: str
     number: int
