@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,12 @@ from adapters.contracts import QueryInput
 from adapters.providers.clerk import ClerkProvider
 from adapters.providers.scripted import ScriptedProvider, ScriptedQuery
 from adapters.registry import Drivers, Registry
+from models import Approval
+from tests.support.fleet import Fleet
+from workers.consent.approvals import decide
+from workers.house import ring
+from workers.workflows.starting import Started, Wanted, start
+from workers.workflows.view import WorkflowView, look
 
 CALC = "def add(a, b):\n    return a - b\n\n\ndef double(a):\n    return a + a + a\n"
 MENDED = CALC.replace("a - b", "a + b")
@@ -81,3 +87,30 @@ def registry_of(**players: str) -> Registry:
     """Providers by name, each with its script; and the clerk."""
     made: dict[str, Any] = {name: Player(name, script) for name, script in players.items()}
     return Registry(providers=Drivers("provider", made={**made, "clerk": ClerkProvider()}))
+
+
+async def foreman(make_fleet: Callable[..., Awaitable[Fleet]], folder: Path, **players: str) -> Fleet:
+    parts = {"judge": PLAN, "smith": writes("calc.py", MENDED), "critic": APPROVE} | players
+    return await make_fleet(registry_of(**parts), workspace_root=folder / "workspaces")
+
+
+async def begin(fleet: Fleet, repository: Path, **more: Any) -> Started:
+    roles: dict[str, Any] = {"planner": "judge", "builders": ("smith",), "reviewer": "critic"}
+    wanted = Wanted(repository=repository, goal="add must add", **roles | more)
+    return await start(fleet.runtime, "cli", wanted)
+
+
+async def seen(fleet: Fleet, started: Started) -> WorkflowView:
+    view = await fleet.db.read(lambda conn: look(conn, started.workflow_id))
+    assert view is not None
+    return view
+
+
+async def say(fleet: Fleet, *, approve: bool, category: str | None = None) -> list[Any]:
+    """Decide all that waits (or that of one category) and go on. Returns what was decided."""
+    waiting = [row for row in await fleet.rows(Approval, Approval.created_at) if row.status == "pending"]
+    waiting = [row for row in waiting if category in (None, row.category)]
+    for row in waiting:
+        ring(fleet.runtime, await decide(fleet.db, row.id, approve=approve, user_id=None))
+    await fleet.settle_down()
+    return waiting
