@@ -345,7 +345,7 @@ async def test_only_the_name_of_a_remote_is_one(remote: str, server: GithubServe
 
 
 @pytest.mark.parametrize(
-    "branch", ["", "HEAD", "a b", "a..b", "a:b", "a\nb", "a\0b", "x.lock", "-", "-x", "@{-1}", "a/"]
+    "branch", ["", "HEAD", "a b", "a..b", "a:b", "a\nb", "a\0b", "\ud800", "x.lock", "-", "-x", "@{-1}", "a/"]
 )
 async def test_a_name_that_is_none_is_no_branch(branch: str, server: GithubServer, repository: Path) -> None:
     with pytest.raises(GitError, match="is no name for a branch"):
