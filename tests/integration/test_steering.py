@@ -287,7 +287,7 @@ async def test_done_twice_by_one_step_it_is_done_once(fleet: Fleet) -> None:
     caller = Caller(turn, Policy(), runtime.registry, "scripted")
     for act in ("replay", "again", "reset"):
         target = old if act != "reset" else (await of(fleet, "worker"))[-1].id
-        action, step = SteerSession(act, session_id=target), str(uuid4())  # type: ignore[arg-type]
+        action, step = SteerSession(act, session_id=target), str(uuid4())
         before = len(await of(fleet, "worker"))
         told = [await fleet.db.transact(lambda conn: steer(conn, caller, action, step, 0)) for _ in range(2)]  # noqa: B023
         assert told[0].text == told[1].text
@@ -311,7 +311,7 @@ async def test_an_operator_has_it_answered_again_by_chosen_turns_and_provider(fl
     assert {turn.model for turn in await fleet.turns() if turn.session_id == made.session_id} == {"other"}
     for words, wish in (("there is no turn 9", {"turns": [9]}), ("there is no provider 'x'", {"provider": "x"})):
         with pytest.raises(RefusedError, match=words):
-            await again(fleet.runtime, "cli", old, **wish)  # type: ignore[arg-type]
+            await again(fleet.runtime, "cli", old, **wish)
     assert len(await of(fleet, "worker")) == 2, "what is refused has changed nothing"
     with pytest.raises(RefusedError, match="there is no session 'x'"):
         await again(fleet.runtime, "cli", "x")
