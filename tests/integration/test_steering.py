@@ -1,26 +1,30 @@
 """Agents that steer others: reset, replay beside, and again where it was said; only for admins of the other agent."""
 
+import functools
+import itertools
 from typing import Any
-from uuid import uuid4
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.actions import SteerSession
 from adapters.policy import Policy
-from models import AgentGroup, Audit, MessageIn, Session
-from models.base import now
+from models import AgentGroup, Audit, MessageIn, Session, Step
+from models.base import new_id, now
 from models.lookup import short
+from models.turns import count_steps, finish_step
+from models.upsert import insert_ignoring
 from tests.integration.conftest import MakeFleet
 from tests.integration.test_task_tools import YEARLY, answer_to, scheduled, teach, tool_registry
 from tests.support.fleet import Fleet
 from tests.support.outside import hear, make, wire
-from workers.actions.caller import Caller
+from workers.actions.caller import Caller, Performed
 from workers.actions.steering import MAX_AT_ONCE, steer
 from workers.actions.table import IN_A_REPLAY
 from workers.opening import OpenedTurn, open_next
-from workers.operations.again import again
-from workers.operations.replays import compare
+from workers.operations.again import Again, again, put_again
+from workers.operations.replays import Wish, compare
 from workers.operations.replays import replay as make_replay
 from workers.refusals import RefusedError
 
@@ -276,7 +280,7 @@ async def test_within_a_replay_nobody_is_steered(fleet: Fleet) -> None:
 
 async def test_done_twice_by_one_step_it_is_done_once(fleet: Fleet) -> None:
     """The answer of a commit is lost, and the transaction is run again from its start."""
-    old = await talk(fleet, "one")
+    await talk(fleet, "one")
     await hear(fleet, "do it", "ada", "office")
     [session] = await of(fleet, "boss")
     runtime = fleet.runtime
@@ -285,15 +289,29 @@ async def test_done_twice_by_one_step_it_is_done_once(fleet: Fleet) -> None:
     )
     assert isinstance(turn, OpenedTurn)
     caller = Caller(turn, Policy(), runtime.registry, "scripted")
-    for act in ("replay", "again", "reset"):
-        target = old if act != "reset" else (await of(fleet, "worker"))[-1].id
-        action, step = SteerSession(act, session_id=target), str(uuid4())
+    await talk(fleet, "two", thread="t2")
+    for act, every in itertools.product(("replay", "again", "reset"), (False, True)):
+        latest = [row.id for row in await of(fleet, "worker") if row.status == "active" and row.thread_id == "t1"][-1]
+        named = {"agent_group": "worker"} if every else {"session_id": latest}
+        done = functools.partial(_do, caller, SteerSession(act, **named), new_id())  # type: ignore[arg-type]
         before = len(await of(fleet, "worker"))
-        told = [await fleet.db.transact(lambda conn: steer(conn, caller, action, step, 0)) for _ in range(2)]  # noqa: B023
-        assert told[0].text == told[1].text
-        assert told[1].wakes == []
-        assert len(await of(fleet, "worker")) == before + 1
-    assert len([row for row in await fleet.rows(Audit) if row.act.startswith("session.")]) == 3
+        told = [await fleet.db.transact(done) for _ in range(2)]
+        assert (told[1].text, told[1].wakes) == (told[0].text, [])
+        assert len(await of(fleet, "worker")) == before + (2 if every else 1)
+        fleet.bells.wakes += told[0].wakes
+        await fleet.settle_down()
+        for thread in ("t1", "t2"):
+            await talk(fleet, "more", thread=thread)
+    assert len([row for row in await fleet.rows(Audit) if row.act.startswith("session.")]) == 9
+
+
+async def _do(caller: Caller, action: SteerSession, step_id: str, conn: AsyncConnection) -> Performed:
+    """As the tool box does it."""
+    facts = {"turn_id": caller.turn.id, "number": await count_steps(conn, caller.turn.id) + 1, "key": step_id}
+    await insert_ignoring(conn, Step, id=step_id, kind="tool", name="steer_session", input={}, **facts)
+    performed = await steer(conn, caller, action, step_id, 0)
+    await finish_step(conn, step_id, ok=True, output={"text": performed.text})
+    return performed
 
 
 # --- the operator's door ---
@@ -315,6 +333,13 @@ async def test_an_operator_has_it_answered_again_by_chosen_turns_and_provider(fl
     assert len(await of(fleet, "worker")) == 2, "what is refused has changed nothing"
     with pytest.raises(RefusedError, match="there is no session 'x'"):
         await again(fleet.runtime, "cli", "x")
+    twice = functools.partial(_again, fleet, old, new_id())  # the answer of the first commit was lost
+    assert [len((await fleet.db.transact(twice)).done.wakes) for _ in range(2)] == [1, 0]
+    assert len(await of(fleet, "worker")) == 3
+
+
+async def _again(fleet: Fleet, session_id: str, new: str, conn: AsyncConnection) -> Again:
+    return await put_again(conn, fleet.runtime.registry, "cli", session_id, new, Wish(), "scripted")
 
 
 async def test_tasks_are_not_answered_again_but_go_on(fleet: Fleet) -> None:

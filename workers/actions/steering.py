@@ -1,7 +1,8 @@
 """Resetting and replaying sessions of another agent, on an agent's word: its policy must say that it steers that one,
 and everybody whose messages the turn answers must be an admin of it, at the moment it is done.
 
-Done in the transaction of the step, with ids made of the step's: a step that is done twice has done it once."""
+Done in the transaction of the step, once: one whose commit has taken effect, and whose answer was lost, says again what
+came of it, and no session is made twice, because its id is made of the step's."""
 
 import uuid
 from typing import Any, Final
@@ -16,7 +17,8 @@ from models.base import AnyRow
 from models.groups import agent_groups, how_it_runs
 from models.lookup import short
 from models.overseeing import conversations_of
-from models.sessions import find_session, sessions_named
+from models.sessions import sessions_named
+from models.turns import outcome_of
 from workers.access import Act
 from workers.actions.caller import Caller, Performed
 from workers.failover import check_choice
@@ -31,6 +33,9 @@ NOT_YOURS: Final = "there is no session {!r} of an agent that you steer; list_se
 
 
 async def steer(conn: AsyncConnection, caller: Caller, action: SteerSession, step_id: str, number: int) -> Performed:
+    done_before = await outcome_of(conn, step_id)
+    if done_before is not None:
+        return Performed(done_before)
     policy = parse_policy((await how_it_runs(conn, caller.turn.agent_group_id)).config or {})  # as it is now
     targets = await _targets(conn, caller, policy, action)
     if not await caller.have_asked(conn, Act.OPERATE, targets[0].agent_group_id):
@@ -89,12 +94,10 @@ async def _steer_one(conn: AsyncConnection, caller: Caller, action: SteerSession
     original = await original_of(conn, target.id)
     replay = await put_beside(conn, caller.registry, by, original, new, wish, **who)
     said = f"{target.folder}: {short(target.id)} is said again on {replay.provider}, in the replay {short(new)}"
-    return Done(said, wakes=[] if replay.again else [(new, replay.provider)])
+    return Done(said, wakes=[(new, replay.provider)])
 
 
 async def _reset(conn: AsyncConnection, by: str, target: AnyRow, new: str, who: dict[str, Any]) -> Done:
-    if await find_session(conn, new) is not None:  # by this step, whose answer was lost
-        return Done(f"{target.folder} has begun anew, in {short(new)}")
     if target.replay_of is not None:
         raise RefusedError(f"session {short(target.id)} is a replay: it is not reset")
     if target.status != "active":
@@ -114,4 +117,5 @@ def _who(caller: Caller) -> dict[str, Any]:
 
 
 def _id_of(step_id: str, session_id: str) -> str:
+    """Of the session that comes of it."""
     return str(uuid.uuid5(uuid.UUID(step_id), session_id))
