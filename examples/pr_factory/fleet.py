@@ -23,7 +23,7 @@ class Fleet:
     def __init__(self, folder: Path, **settings: str) -> None:
         self._folder = folder
         self._home = folder / ".longshore"
-        self.workspaces = folder / "workspaces"
+        self.workspaces = self._home / "workspaces"
         self._log = folder / "up.log"
         self._env = {
             "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
@@ -31,7 +31,6 @@ class Fleet:
             "LANG": "C.UTF-8",
             "COLUMNS": "110",
             "DEFAULT_PROVIDER": "scripted",
-            "WORKSPACE_ROOT": str(self.workspaces),
             "LONGSHORE_HOME": str(self._home),
         } | settings
         self._process: subprocess.Popen[bytes] | None = None

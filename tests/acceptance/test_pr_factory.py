@@ -24,7 +24,7 @@ class Played:
     """What the fleet has left in its folder."""
 
     def __init__(self, folder: Path) -> None:
-        self.workspaces = folder / "workspaces"
+        self.workspaces = folder / ".longshore" / "workspaces"
         [database] = (folder / ".longshore").glob("*.db")
         self._db = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
 

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.actions import SteerSession
 from adapters.errors import ToolError
-from adapters.policy import Policy, parse_policy
+from adapters.policy import Policy, PolicyError, parse_policy
 from models.audit import note
 from models.base import AnyRow
 from models.groups import agent_groups, how_it_runs
@@ -36,8 +36,7 @@ async def steer(conn: AsyncConnection, caller: Caller, action: SteerSession, ste
     done_before = await outcome_of(conn, step_id)
     if done_before is not None:
         return Performed(done_before)
-    policy = parse_policy((await how_it_runs(conn, caller.turn.agent_group_id)).config or {})  # as it is now
-    targets = await _targets(conn, caller, policy, action)
+    targets = await _targets(conn, caller, await _policy_now(conn, caller), action)
     if not await caller.have_asked(conn, Act.OPERATE, targets[0].agent_group_id):
         raise ToolError(
             f"only admins of {targets[0].folder} may have its sessions reset or replayed, and not everybody you are "
@@ -54,6 +53,14 @@ async def steer(conn: AsyncConnection, caller: Caller, action: SteerSession, ste
         performed.include(done, caller.default_provider)
     performed.text = "\n".join(lines)
     return performed
+
+
+async def _policy_now(conn: AsyncConnection, caller: Caller) -> Policy:
+    """Not the one the turn began with: that may be hours ago."""
+    try:
+        return parse_policy((await how_it_runs(conn, caller.turn.agent_group_id)).config or {})
+    except PolicyError as error:
+        raise ToolError(f"your policy cannot be read: {error}. Nothing was done") from None
 
 
 async def _targets(conn: AsyncConnection, caller: Caller, policy: Policy, action: SteerSession) -> list[AnyRow]:
