@@ -33,7 +33,7 @@ async def outfit(
     key_prefix: str,
 ) -> JournaledToolBox:
     """Others' MCP servers, if the group has any, run until `servers` is closed."""
-    caller = Caller(turn, policy, runtime.registry)
+    caller = Caller(turn, policy, runtime.registry, runtime.settings.default_provider)
     sandbox = await runtime.sandbox()
     is_program = isinstance(provider, ProgramProvider)
     tools = tools_of(runtime.registry, policy, sandboxed=sandbox is not None)

@@ -350,6 +350,9 @@ class JournaledToolBox:
             self._bells.deliver(message_out_id)
         for session_id, provider in performed.wakes:
             self._bells.wake(session_id, provider)
+        for session_id in performed.stopped:
+            self._bells.nudge(session_id)
+        self._bells.tell(*performed.events)
         return ToolOutcome(performed.text, ok=outcome.ok)
 
     def _bounded(self, text: str) -> str:
