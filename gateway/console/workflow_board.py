@@ -1,5 +1,5 @@
-"""A workflow laid out as a board: columns, and in them a card for the plan, for each task where it stands, for the merge
-and for the handing over. Pure: made of what `workers.workflows.view` has read."""
+"""A workflow laid out as a board: columns, and in them a card for the plan, for each task where it stands, for the
+merge and for the handing over. Pure: made of what `workers.workflows.view` has read."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""Whose a session, a message, a task, a workflow or a wiring is: asked before it is shown or touched, by the API and the console.
+"""Whose a session, a message, a task, a workflow or a wiring is: asked before it is shown or touched, by the API and
+the console.
 
 What somebody may not look at does not exist for them (404); what they may look at and not touch is 403. There is no
 other place where a door decides about a row."""

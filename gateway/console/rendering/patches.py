@@ -1,5 +1,5 @@
-"""A change as git writes it (a unified diff), taken apart into files and lines to be shown. What is in it was written by
-agents and repositories: a line counts as what its hunk says it is, whatever it looks like."""
+"""A change as git writes it (a unified diff), taken apart into files and lines to be shown. What is in it was written
+by agents and repositories: a line counts as what its hunk says it is, whatever it looks like."""
 
 import re
 from collections.abc import Iterator
@@ -54,13 +54,14 @@ def _read(diff: str) -> Iterator[tuple[str | None, Line | None]]:
     old = new = 0  # lines of the hunk that are still to come
     for text in diff.split("\n"):
         line = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
-        if old > 0 or new > 0:
+        if line.startswith("diff --git "):  # what a file holds stands behind a sign
+            old = new = 0
+            yield _name(line), None
+        elif old > 0 or new > 0:
             kind = _KINDS.get(line[:1], "note")
             old -= kind in ("same", "gone")
             new -= kind in ("same", "new")
             yield None, Line(kind, line)
-        elif line.startswith("diff --git "):
-            yield _name(line), None
         elif found := _HUNK.match(line):
             old, new = (int(count) if count is not None else 1 for count in found.groups())
             yield None, Line("hunk", line)
