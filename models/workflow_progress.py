@@ -78,5 +78,5 @@ async def _waiting(conn: AsyncConnection, workflow_ids: Collection[str]) -> set[
     for table in (Approval, PendingQuestion):
         asked = select(Session.workflow_id).join(table, table.session_id == Session.id)
         waits = asked.where(Session.workflow_id.in_(workflow_ids), table.status == "pending").distinct()
-        found |= set((await conn.execute(waits)).scalars())
+        found |= {workflow_id for workflow_id in (await conn.execute(waits)).scalars() if workflow_id is not None}
     return found

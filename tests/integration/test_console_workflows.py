@@ -34,7 +34,7 @@ async def ada(gateway: Gateway) -> Aboard:
 
 async def test_the_list_says_how_each_workflow_stands(gateway: Gateway, ada: Aboard) -> None:
     assert "longshore foreman run" in (await ada.get("/workflows")).text
-    told = {
+    told: dict[State, tuple[str, ...]] = {
         "planning": ("running", "planning", "–"),
         "running": ("running", "0 of 2 tasks done", "$0.21"),
         "negative": ("running", "1 of 2 tasks done", "$0.96"),
