@@ -118,7 +118,15 @@ class ResetSession:
 
 @dataclass(frozen=True)
 class ListSessions:
+    """`begun_since`: only of conversations that began then or later."""
+
     agent_group: str | None = None
+    begun_since: datetime | None = None
+    state: Literal["working", "idle", "closed"] | None = None
+
+    @property
+    def narrows(self) -> bool:
+        return self.begun_since is not None or self.state is not None
 
 
 @dataclass(frozen=True)
@@ -136,6 +144,19 @@ class Submit:
     text: str
 
 
+@dataclass(frozen=True)
+class SteerSession:
+    """Another agent's session, or all its conversations with people (`agent_group`). `reset`: begin anew. `replay`: say
+    its messages again in a session beside it, from which nothing leaves. `again`: begin anew, and answer its messages
+    once more, where they were said."""
+
+    act: Literal["reset", "replay", "again"]
+    session_id: str | None = None
+    agent_group: str | None = None  # its folder
+    provider: str | None = None
+    model: str | None = None
+
+
 Action = (
     Send
     | Ask
@@ -149,5 +170,6 @@ Action = (
     | ResetSession
     | ListSessions
     | ReadSession
+    | SteerSession
     | Submit
 )

@@ -89,6 +89,11 @@ class Policy(_Part):
     oversees: dict[Word, Literal["messages", "steps"]] = Field(
         default_factory=dict, description="agents whose sessions it may read, by folder (*: all), and how much of them"
     )
+    steers: tuple[Word, ...] = Field(
+        (),
+        description="agents whose sessions it may reset and replay, by folder; *: all. It does so only for admins of "
+        "that agent",
+    )
     mcp_servers: dict[Label, McpServerPolicy] = Field(default_factory=dict, description="external MCP servers")
     shell_allow: tuple[Word, ...] = Field(
         (),
@@ -106,6 +111,13 @@ class Policy(_Part):
     obey_repository: bool = Field(
         False, description="whether a CLI agent obeys settings, hooks and MCP files that it finds in its workspace"
     )
+
+    def scope_of(self, folder: str) -> Literal["messages", "steps"] | None:
+        """How much of an agent's sessions it may read. What is said of it by name goes before what is said of all."""
+        return self.oversees.get(folder) or self.oversees.get("*")
+
+    def may_steer(self, folder: str) -> bool:
+        return folder in self.steers or "*" in self.steers
 
     @field_validator("shell_allow", "shell_deny")
     @classmethod

@@ -137,9 +137,10 @@ def not_rung(minus_repeat: float | BindParameter[float]) -> ColumnElement[bool]:
     return or_(Session.woken_at.is_(None), Session.woken_at < now(minus_repeat))
 
 
-async def ensure_session(conn: AsyncConnection, agent_group_id: str, messaging_group_id: str, thread_id: str) -> None:
-    """Make the active session of a conversation if there is none. A thousand callers at once make one."""
-    await insert_ignoring(
+async def ensure_session(conn: AsyncConnection, agent_group_id: str, messaging_group_id: str, thread_id: str) -> bool:
+    """Make the active session of a conversation if there is none. A thousand callers at once make one, and one of them
+    is told that it has (True)."""
+    return await insert_ignoring(
         conn,
         Session,
         agent_group_id=agent_group_id,
@@ -454,8 +455,9 @@ _CLOSE = (
 )
 
 
-async def succeed(conn: AsyncConnection, session_id: str) -> str | None:
-    """Close a session and make the next one of its conversation; returns its id. None: it was closed already.
+async def succeed(conn: AsyncConnection, session_id: str, new: str | None = None) -> str | None:
+    """Close a session and make the next one of its conversation; returns its id (`new`, if that is given). None: it was
+    closed already.
 
     For whoever holds the session's row (`release` was the first statement): a message that is being accepted meanwhile
     was admitted before and is among those that `move_waiting` takes along, or waits for the row and then finds the new
@@ -463,7 +465,7 @@ async def succeed(conn: AsyncConnection, session_id: str) -> str | None:
     closed = (await conn.execute(_CLOSE, values(session=session_id))).one_or_none()
     if closed is None:
         return None
-    new = new_id()
+    new = new or new_id()
     await conn.execute(insert(Session).values(id=new, **closed._mapping))
     return new
 
@@ -502,8 +504,8 @@ async def living_session(conn: AsyncConnection, session_id: str) -> str:
     return str((await conn.execute(following.with_for_update())).scalar_one())
 
 
-async def move_waiting(conn: AsyncConnection, old: str, new: str) -> None:
-    """Messages that no turn has taken go to a new session that has none yet, numbered from 1 in their order."""
+async def move_waiting(conn: AsyncConnection, old: str, new: str, after: int = 0) -> None:
+    """Messages that no turn has taken go to a new session, numbered in their order behind the `after` it has."""
     waiting = (
         select(MessageIn.id, func.row_number().over(order_by=MessageIn.seq).label("number"))
         .where(MessageIn.session_id == old, MessageIn.status.in_(["pending", "paused"]))
@@ -511,7 +513,9 @@ async def move_waiting(conn: AsyncConnection, old: str, new: str) -> None:
     )
     inbox = cast(Table, MessageIn.__table__)
     await conn.execute(
-        update(inbox).where(inbox.c.id == waiting.c.id).values(session_id=new, seq=waiting.c.number, turn_id=None)
+        update(inbox)
+        .where(inbox.c.id == waiting.c.id)
+        .values(session_id=new, seq=waiting.c.number + after, turn_id=None)
     )
     moved = select(func.count()).where(MessageIn.session_id == new).scalar_subquery()
     await conn.execute(update(_table).where(Session.id == new).values(message_seq=moved))
@@ -522,19 +526,6 @@ async def mark_if_due(conn: AsyncConnection, session_id: str) -> bool:
     due = _DUE.where(MessageIn.wakes).exists()
     statement = update(_table).where(Session.id == given("session"), due).values(woken_at=now())
     return (await conn.execute(statement.returning(_table.c.id), values(session=session_id))).one_or_none() is not None
-
-
-async def sessions_of(conn: AsyncConnection, folders: Collection[str] | None, limit: int) -> list[AnyRow]:
-    """Sessions of some agents (None: of all), the most recently active first."""
-    query = (
-        select(Session.__table__, AgentGroup.folder)
-        .join(AgentGroup, AgentGroup.id == Session.agent_group_id)
-        .order_by(Session.last_active.desc(), Session.id)
-        .limit(limit)
-    )
-    if folders is not None:
-        query = query.where(AgentGroup.folder.in_(folders))
-    return list((await conn.execute(query)).all())
 
 
 async def sessions_named(conn: AsyncConnection, folders: Collection[str] | None, handle: str) -> list[AnyRow]:

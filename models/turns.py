@@ -143,6 +143,13 @@ async def forget_unasked(conn: AsyncConnection, turn_id: str) -> None:
     await conn.execute(delete(Step).where(Step.turn_id == turn_id, Step.kind == "model", Step.status == "started"))
 
 
+async def outcome_of(conn: AsyncConnection, step_id: str) -> str | None:
+    """What a step came to, if it is over: for whoever does it in the same transaction, and may be run again because
+    nobody heard that it was committed."""
+    step = (await conn.execute(select(Step.status, Step.output).where(Step.id == step_id))).one_or_none()
+    return str(step.output["text"]) if step is not None and step.status == "finished" else None
+
+
 async def finish_step(conn: AsyncConnection, step_id: str, *, ok: bool, output: dict[str, Any]) -> None:
     await conn.execute(
         update(Step)

@@ -28,8 +28,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, aliased, mapped_column
 
 from models.base import AnyRow, Base, Id, Json, Timestamp, Words, new_id, now
+from models.consent import Approval
 from models.groups import AgentGroup
 from models.inbox import MessageIn
+from models.outbox import MessageOut
 from models.sessions import Session, lock_session
 from models.spending import Mine
 from models.turns import Step, Turn
@@ -117,13 +119,15 @@ async def put_workflow(conn: AsyncConnection, *, seconds: float, **row: Any) -> 
 
 async def find_workflow(conn: AsyncConnection, workflow_id: str) -> AnyRow | None:
     """With its agent's `folder`, and the database's time (`at`)."""
-    return (await conn.execute(_shown().where(Workflow.id == workflow_id))).one_or_none()
+    found: AnyRow | None = (await conn.execute(_shown().where(Workflow.id == workflow_id))).one_or_none()
+    return found
 
 
 async def lock_workflow(conn: AsyncConnection, workflow_id: str) -> AnyRow | None:
     """The same, locked until the commit. Before any session of it: one order for all."""
     query = _shown().where(Workflow.id == workflow_id).with_for_update(of=_table)
-    return (await conn.execute(query)).one_or_none()
+    found: AnyRow | None = (await conn.execute(query)).one_or_none()
+    return found
 
 
 async def find_workflows(conn: AsyncConnection, ending: str, limit: int = 5) -> list[AnyRow]:
@@ -179,23 +183,24 @@ async def stages_of(conn: AsyncConnection, workflow_id: str) -> list[AnyRow]:
     return list((await conn.execute(query)).all())
 
 
-async def running_stage_of(conn: AsyncConnection, message_ids: Sequence[str]) -> AnyRow | None:
-    """The stage that one of these messages asks for, with its workflow's own columns beside it."""
-    own = (Workflow.goal, Workflow.spec, Workflow.budget_usd, Workflow.status, Workflow.created_at, Workflow.started_by)
+async def stage_of(conn: AsyncConnection, session_id: str, message_ids: Sequence[str]) -> AnyRow | None:
+    """The stage that one of these messages asks for, else the last that the session was used for; with its workflow's
+    own columns beside it."""
+    own = (Workflow.goal, Workflow.spec, Workflow.budget_usd, Workflow.created_at)
     query = (
         select(_stages, *(column.label(f"workflow_{column.key}") for column in own))
         .join(Workflow, Workflow.id == Stage.workflow_id)
-        .where(Stage.id.in_(message_ids))
-        .order_by(Stage.number.desc())
+        .where(or_(Stage.session_id == session_id, Stage.id.in_(message_ids)))
+        .order_by(Stage.id.in_(message_ids).desc(), Stage.number.desc())
         .limit(1)
     )
     return (await conn.execute(query)).one_or_none()
 
 
-async def last_stage_of(conn: AsyncConnection, session_id: str) -> AnyRow | None:
-    """What a session was last used for, if it is a workflow's."""
-    query = select(_stages).where(Stage.session_id == session_id).order_by(Stage.number.desc()).limit(1)
-    return (await conn.execute(query)).one_or_none()
+async def submit_output(conn: AsyncConnection, stage_id: str, output: dict[str, Any]) -> bool:
+    """False: the stage is over."""
+    statement = update(_stages).where(Stage.id == stage_id, Stage.status == "running").values(output=output)
+    return (await conn.execute(statement.returning(_stages.c.id))).one_or_none() is not None
 
 
 async def last_failure_of(conn: AsyncConnection, turn_id: str) -> str | None:
@@ -203,6 +208,24 @@ async def last_failure_of(conn: AsyncConnection, turn_id: str) -> str | None:
     query = select(Step.output).where(Step.turn_id == turn_id, Step.kind == "tool", Step.status == "failed")
     output = (await conn.execute(query.order_by(Step.number.desc()).limit(1))).scalar_one_or_none()
     return None if output is None else str(output.get("text") or "")
+
+
+async def approved_commits(conn: AsyncConnection, session_id: str) -> dict[str, set[str]]:
+    """For which commits there are approvals on record that a call of this session has used, and of which categories."""
+    query = select(Approval.category, Approval.payload).where(
+        Approval.session_id == session_id, Approval.status == "used"
+    )
+    found: dict[str, set[str]] = {}
+    for row in (await conn.execute(query)).all():
+        found.setdefault(str(row.payload["arguments"].get("commit")), set()).add(row.category)
+    return found
+
+
+async def answer_of(conn: AsyncConnection, turn_id: str) -> str:
+    """What an agent said last in a turn."""
+    query = select(MessageOut.content).where(MessageOut.turn_id == turn_id, MessageOut.kind != "notice")
+    content = (await conn.execute(query.order_by(MessageOut.seq.desc()).limit(1))).scalar_one_or_none()
+    return str((content or {}).get("text") or "")
 
 
 async def ring_unfollowed(conn: AsyncConnection, repeat_seconds: float, limit: int) -> list[str]:

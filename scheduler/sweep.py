@@ -1,5 +1,6 @@
-"""Finds what nobody rang for: due messages, tasks and retries, stale leases, unsent rows, stages that ended; and does what has a date and
-needs nobody: next rows of recurring work, runs that were missed, and what nobody answered or decided in time.
+"""Finds what nobody rang for: due messages, tasks and retries, stale leases, unsent rows, stages that have ended; and
+does what has a date and needs nobody: next rows of recurring work, runs that were missed, and what nobody answered or
+decided in time.
 
 Every query runs over a partial index that holds only unfinished rows, so its cost grows with what is due, not with
 what exists. Several sweeps at once share the work: PostgreSQL skips rows another one has locked, SQLite has one

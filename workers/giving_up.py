@@ -3,7 +3,9 @@ put away and nobody is asked anything for it. Beginning anew, which may give som
 
 In the transaction of whoever wants it, before anything else is done to the session; `workers.house.ring` after it."""
 
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -20,6 +22,8 @@ from models.turns import open_turn, set_turn
 from workers.actions.sessions import begin_anew
 from workers.events import envelope
 from workers.house import Done
+
+First = Callable[[], Awaitable[Sequence[dict[str, Any]]]]  # rows of messages_in
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,16 @@ async def give_up(conn: AsyncConnection, session_id: str, why: str) -> GivenUp |
     return GivenUp(turn.id, turn.number, envelope(session_id, told, turn_id=turn.id, seq=seq), closed)
 
 
-async def start_over(conn: AsyncConnection, session_id: str, why: str) -> Done | None:
+async def start_over(
+    conn: AsyncConnection, session_id: str, why: str, new: str | None = None, first: First | None = None
+) -> Done | None:
     """The conversation begins anew in a new session, with all that waits. What the agent was at is given up. None:
-    somebody has closed the session."""
+    somebody has closed the session. `new`: the id of the new session. `first`: what is to be answered there before all
+    that waits; it is asked when what the agent was at is over."""
     given_up = await give_up(conn, session_id, why)
     session = await find_session(conn, session_id)
     assert session is not None
-    anew = await begin_anew(conn, session_id)
+    anew = await begin_anew(conn, session_id, new, await first() if first is not None else ())
     if anew is None:
         return None
     said = f"{session.folder} begins anew: what was said before is not before it any more."

@@ -60,6 +60,7 @@ def _allowed(tools: set[str], policy: Policy) -> list[str]:
         "send_message": ("Destinations send_message can name with `to`", tuple(policy.destinations)),
         "send_to_agent": ("Agents send_to_agent may write to", policy.agents),
         "list_sessions": ("Agents whose sessions you may read", tuple(policy.oversees)),
+        "steer_session": ("Agents whose sessions you may reset and replay", policy.steers),
     }
     said = [f"{what}: {', '.join(names)}." for tool, (what, names) in named.items() if tool in tools and names]
     return ["", *said] if said else []

@@ -76,16 +76,16 @@ async def _submit_review(arguments: ReviewArguments, context: ToolContext) -> Su
 
 SUBMIT_PLAN: Final = Tool(
     "submit_plan",
-    "Hands in your plan for the goal you were given. Call it once, when you have looked at the repository; a later call "
-    "replaces an earlier one.",
+    "Hands in your plan for the goal you were given. Call it once, when you have looked at the repository; a later "
+    "call replaces an earlier one.",
     PlanArguments,
     _submit_plan,
     idempotent=True,
 )
 SUBMIT_REVIEW: Final = Tool(
     "submit_review",
-    "Hands in what you think of the change you were given to review. Call it once, when you have looked at all of it; a "
-    "later call replaces an earlier one.",
+    "Hands in what you think of the change you were given to review. Call it once, when you have looked at all of it; "
+    "a later call replaces an earlier one.",
     ReviewArguments,
     _submit_review,
     idempotent=True,

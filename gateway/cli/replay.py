@@ -1,4 +1,5 @@
-"""`longshore replay`: say a session's messages again, on another provider or model, and see both beside each other."""
+"""`longshore replay`: say a session's messages again, on another provider or model, beside it or in the conversation
+itself, and see both beside each other."""
 
 import asyncio
 from dataclasses import asdict
@@ -10,8 +11,9 @@ from rich.table import Table
 from gateway.cli.desk import BY, AsJson, Desk, data_of, err, fail, out, print_json, run, shown
 from gateway.cli.sessions import one_session
 from models.lookup import short
-from models.sessions import find_session
-from workers.operations.replays import Pair, Side, compare
+from workers.operations.again import Again
+from workers.operations.again import again as answer_again
+from workers.operations.replays import Pair, Replay, Side, compare
 from workers.operations.replays import replay as make_replay
 
 _OVER: Final = ("completed", "failed", "cancelled")
@@ -24,35 +26,48 @@ def replay(
     provider: Annotated[str | None, typer.Option(help="who is to answer, instead of who did")] = None,
     model: Annotated[str | None, typer.Option(help="with which model")] = None,
     deliver: Annotated[bool, typer.Option("--deliver", help="answers leave, to where the first ones went")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="not beside it: the conversation begins anew, and is answered again there")
+    ] = False,
     wait: Annotated[bool, typer.Option("--wait", help="until it is over, and compare")] = False,
     show: Annotated[bool, typer.Option("--show", help="compare a replay that was made before")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say a session's messages again in a session of their own; nothing leaves it unless you say --deliver."""
-    if show and (turn or provider or model or deliver):
+    if show and (turn or provider or model or deliver or again):
         fail("--show looks at a replay that is there: give it the replay's id and nothing else", 2)
+    if again and deliver:
+        fail("--again always answers where it was said: leave --deliver out", 2)
 
     async def command(desk: Desk) -> None:
         session_id = await one_session(desk, session)
         if show:
-            if (known := await desk.db.read(lambda conn: find_session(conn, session_id))) and known.replay_of is None:
+            if not await desk.db.read(lambda conn: compare(conn, session_id, 0, 1)):
                 fail(f"session {short(session_id)} is no replay; make one: longshore replay {short(session_id)}")
             await _compare(desk, session_id, wait=wait, as_json=as_json)
             return
-        wish: dict[str, Any] = {"turns": turn or None, "provider": provider, "model": model, "delivery": deliver}
-        made = await make_replay(desk, BY, session_id, **wish)
+        wish: dict[str, Any] = {"turns": turn or None, "provider": provider, "model": model}
+        if again:
+            made: Replay | Again = await answer_again(desk, BY, session_id, **wish)
+        else:
+            made = await make_replay(desk, BY, session_id, **wish, delivery=deliver)
         if wait:
             await _compare(desk, made.session_id, wait=True, as_json=as_json)
         elif as_json:
-            print_json(data_of(asdict(made)))
+            print_json(data_of({name: value for name, value in asdict(made).items() if name != "done"}))
         else:
             turns = f"{len(made.turns)} turn{'s' * (len(made.turns) != 1)}"
-            on = made.provider + (f" ({made.model})" if made.model else "")
-            out.print(shown(f"{turns} of {short(session_id)} replayed on {on}, session {made.session_id}"))
+            out.print(shown(f"{turns} of {short(session_id)} {_how(made)}, session {made.session_id}"))
             out.print(f"watch it: [bold]longshore tail {short(made.session_id)}[/bold]")
             out.print(f"compare: [bold]longshore replay --show {short(made.session_id)} --wait[/bold]")
 
     run(command, broker=not show)
+
+
+def _how(made: Replay | Again) -> str:
+    if isinstance(made, Again):
+        return "to be answered again where they were said"
+    return f"replayed on {made.provider}" + (f" ({made.model})" if made.model else "")
 
 
 async def _compare(desk: Desk, session_id: str, *, wait: bool, as_json: bool) -> None:

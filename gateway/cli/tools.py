@@ -125,6 +125,7 @@ destinations:
   alerts: {{channel_type: webhook, platform_id: ops}}
 agents: [researcher]
 oversees: {{researcher: messages}}     # or steps: also what it called
+steers: [researcher]                 # reset and replay its sessions, for admins of it
 mcp_servers:
   weather:
     command: npx

@@ -186,7 +186,7 @@ async def _register(fleet: Fleet, place: str) -> str:
 
     said = SimpleNamespace(kind="chat", channel_type="local", sender_id="olga")
     turn = SimpleNamespace(agent_group_id="that of the agent who asks", messages=[said])
-    olga = Caller(turn, Policy(), fleet.runtime.registry)  # type: ignore[arg-type]
+    olga = Caller(turn, Policy(), fleet.runtime.registry, "scripted")  # type: ignore[arg-type]
     action = RegisterAgentGroup("The Gardener", "gardener", Place("fake", place))
     try:
         await fleet.db.transact(lambda conn: groups.register(conn, olga, action, "step", 0))

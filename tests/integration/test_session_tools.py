@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -32,6 +33,8 @@ from tests.support.model_api import ModelApi, reply, rule, script
 from workers import ending
 from workers.actions.sessions import begin_anew
 from workers.ending import Ending
+from workers.operations.replays import replay
+from workers.operations.sessions import reset as reset_session
 
 RESET: Call = ("reset_session", {})
 
@@ -314,7 +317,7 @@ async def test_sessions_of_overseen_agents_are_listed_and_read(fleet: Fleet) -> 
     await ask(fleet, agent_group="other")
     await oversee(fleet, demo="messages")
     listed = await boss(fleet, "list_sessions")
-    assert [line.split(" | ")[:2] for line in listed.splitlines()[1:]] == [[short(first.session_id), "demo"]]
+    assert [line.split(" | ")[:2] for line in listed.splitlines()[2:]] == [[short(first.session_id), "demo"]]
     assert await boss(fleet, "list_sessions", agentGroup="demo") == listed
     for handle in (first.session_id, short(first.session_id)):
         head, asked, answered = (await boss(fleet, "read_session", sessionId=handle)).splitlines()
@@ -323,6 +326,50 @@ async def test_sessions_of_overseen_agents_are_listed_and_read(fleet: Fleet) -> 
         assert answered.endswith("out chat delivered | the agent: You said: what time is it?")
     last = await boss(fleet, "read_session", sessionId=first.session_id, limit=1)
     assert len(last.splitlines()) == 2
+
+
+@pytest.mark.spec("T4", "M15")
+async def test_an_overseer_learns_how_many_conversations_began_since_when(fleet: Fleet) -> None:
+    """However often they have begun anew, and without replays."""
+    await oversee(fleet, demo="messages")
+    for thread in ("t1", "t2", "t3"):
+        await fleet.send(f"about {thread}", thread_id=thread)
+        await fleet.settle_down()
+    first, second, _ = await fleet.rows(Session, Session.created_at)
+    await fleet.execute(update(Session).where(Session.id == first.id).values(created_at=now(-200_000)))
+    for session in (first, second):
+        await reset_session(fleet.runtime, "cli", session.id)
+    await fleet.send("more about t2", thread_id="t2")
+    await fleet.settle_down()
+    await replay(fleet.runtime, "cli", second.id)
+    await fleet.settle_down()
+    yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
+    counts, _, *lines = (await boss(fleet, "list_sessions", begunSince=yesterday)).splitlines()
+    assert counts == "2 conversations, 4 sessions (1 replay among them):"
+    assert sorted(line.split(" | ")[-1] for line in lines) == ["about t2", "about t2", "about t3", "more about t2"]
+    everything = (await boss(fleet, "list_sessions")).splitlines()
+    assert everything[0] == "3 conversations, 6 sessions (1 replay among them):"
+    assert everything[-1].split(" | ")[-1] in {"-", "about t1"}
+    for state, number in (("closed", 2), ("idle", 4), ("working", 0)):
+        listed = await boss(fleet, "list_sessions", state=state)
+        assert (f"{number} sessions" in listed.splitlines()[0]) == bool(number), listed
+    assert await boss(fleet, "list_sessions", begunSince="2999-01-01T00:00:00Z") == "There are no such sessions."
+    assert "begunSince: 'yesterday' is not an ISO" in await boss(fleet, "list_sessions", begunSince="yesterday")
+
+
+@pytest.mark.spec("T4", "M15")
+async def test_a_pull_request_is_listed_by_its_title_and_more_than_fit_are_counted(fleet: Fleet) -> None:
+    await oversee(fleet, demo="messages")
+    content = {"source": "github", "event": "pull_request", "payload": {"body": "long", "title": "Fix the\ntides"}}
+    await fleet.send(None, kind="webhook", content=content)  # type: ignore[arg-type]
+    await fleet.settle_down()
+    assert (await boss(fleet, "list_sessions")).splitlines()[-1].endswith(" | Fix the tides")
+    [session] = [row for row in await fleet.sessions() if row.turn_seq == 1 and row.message_seq == 2][:1]
+    many = [dict(session._mapping) | {"id": new_id(), "thread_id": f"t{n}"} for n in range(60)]
+    await fleet.insert(Session, *many)
+    counts, _, *lines = (await boss(fleet, "list_sessions")).splitlines()
+    assert counts == "61 conversations, 61 sessions. The 50 most recently active:"
+    assert len(lines) == 50
 
 
 @pytest.mark.spec("T4", "M15")

@@ -118,3 +118,22 @@ async def test_waiting_ends_when_the_replay_is_closed(cli: Cli, fleet: Fleet) ->
             await asyncio.sleep(0.01)
         assert (await cli("close", found[0])).code == 0
         assert (await waiting).code == 0
+
+
+@pytest.mark.spec("M15", "G4")
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+async def test_a_session_is_answered_again_where_it_was_said_and_compared(cli: Cli, fleet: Fleet) -> None:
+    await fleet.add_group(script="You said: {texts}")
+    session_id = (await fleet.send("one")).session_id
+    await fleet.settle_down()
+    made = await cli("replay", session_id[-8:], "--again")
+    new = next(row.id for row in await fleet.sessions() if row.status == "active")
+    assert f"1 turn of {session_id[-8:]} to be answered again where they were said, session {new}" in made.out
+    waiting = asyncio.ensure_future(cli("replay", "--show", new, "--wait"))
+    await fleet.settle_down()
+    assert (await waiting).out.count("You said: one") == 2
+    assert [row.status for row in await fleet.outbox()] == ["delivered", "delivered"]
+    again = json.loads((await cli("replay", new, "--again", "--json")).out)
+    assert (again["again_of"], again["turns"]) == (new, [1])
+    refused = await cli("replay", session_id, "--again", "--deliver")
+    assert (refused.code, "leave --deliver out" in refused.err) == (2, True)

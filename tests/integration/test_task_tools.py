@@ -39,6 +39,7 @@ TOOLS: list[Tool[Any]] = [
     sessions.RESET_SESSION,
     sessions.LIST_SESSIONS,
     sessions.READ_SESSION,
+    sessions.STEER_SESSION,
 ]
 Call = tuple[str, dict[str, Any]]
 TOMORROW = (datetime.now(UTC) + timedelta(days=1)).replace(minute=0, second=0, microsecond=0)

@@ -66,7 +66,7 @@ async def test_a_question_stays_as_it_was_asked_while_it_waits(make_fleet: MakeF
     [turn] = await fleet.turns()
     wants = EditMessage(asked.seq, "Nothing to see here")
     now_open: Any = SimpleNamespace(id=turn.id, lease=SimpleNamespace(session_id=asked.session_id), messages=[heard])
-    caller = Caller(now_open, Policy(), fleet.runtime.registry)
+    caller = Caller(now_open, Policy(), fleet.runtime.registry, "scripted")
     with pytest.raises(ToolError, match="it is a question that waits for its answer"):
         await fleet.db.transact(lambda conn: edit(conn, caller, wants, new_id(), 9))
     await fleet.execute(update(PendingQuestion).values(status="answered"))

@@ -47,6 +47,7 @@ class DiscordApi(RestStandIn):
         self.messages: dict[str, Shown] = {}
         self.typing: list[str] = []
         self.told: list[tuple[str, str]] = []  # whose press, what only they see
+        self.channels = {CHANNEL, THREAD}
         self.direct: dict[str, str] = {}  # by user
         self.no_direct: set[str] = set()  # users nobody can write to
         self.tokens: dict[str, str] = {}  # of interactions: who can be told something by it
@@ -111,7 +112,7 @@ class DiscordApi(RestStandIn):
         if found is None:
             return self.problem(404, f"404: {asked.method} {asked.path}")
         channel, message, emoji = found.groups()
-        if channel not in {CHANNEL, THREAD, *self.direct.values()}:
+        if channel not in {*self.channels, *self.direct.values()}:
             return self.problem(404, "Unknown Channel")
         if message is None:
             return self._post(channel, asked)

@@ -27,7 +27,7 @@ async def opened_tools(fleet: Fleet, folder: str = "demo", *, key_prefix: str = 
     assert isinstance(turn, OpenedTurn)
     job = current_job()
     journal = Journal(runtime.db, runtime.publisher, turn.lease, turn.id, turn.event_seq, job)
-    caller = Caller(turn, parse_policy(turn.config), runtime.registry)
+    caller = Caller(turn, parse_policy(turn.config), runtime.registry, "scripted")
     workspace = await runtime.workspace(turn.folder)
     with runtime.leases.hold(turn.lease, job):
         try:

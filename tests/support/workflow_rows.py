@@ -57,7 +57,8 @@ def checked(ok: bool = True, word: str = "") -> dict[str, Any]:
 
 
 def reviewed(approve: bool = True, word: str = "") -> dict[str, Any]:
-    blocking = {"severity": "blocking", "title": f"An empty list breaks it {word}".strip(), "file": "totals.py"}
+    blocking: dict[str, Any] = {"severity": "blocking"}
+    blocking |= {"title": f"An empty list breaks it {word}".strip(), "file": "totals.py"}
     blocking |= {"line": 2, "detail": "sum of nothing", "suggestion": "start with 0"}
     minor = {"severity": "minor", "title": "A name is long", "detail": "prices says enough"}
     words = "Looked at all of it."

@@ -136,7 +136,9 @@ class WorkflowRows:
     async def _stage_and_turn(self, stage_id: str) -> tuple[Any, str]:
         async def look(conn: AsyncConnection) -> tuple[Any, str]:
             stage = (await conn.execute(select(Stage.__table__).where(Stage.id == stage_id))).one()
-            return stage, (await conn.execute(select(MessageIn.turn_id).where(MessageIn.id == stage_id))).scalar_one()
+            turn_id = (await conn.execute(select(MessageIn.turn_id).where(MessageIn.id == stage_id))).scalar_one()
+            assert turn_id is not None
+            return stage, turn_id
 
         return await self.fleet.db.read(look)
 

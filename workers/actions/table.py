@@ -19,9 +19,11 @@ from adapters.actions import (
     ScheduleTask,
     Send,
     SendToAgent,
+    SteerSession,
+    Submit,
 )
 from adapters.errors import ToolError
-from workers.actions import groups, messages, sessions, tasks
+from workers.actions import groups, messages, overseeing, sessions, steering, tasks, workflows
 from workers.actions.caller import Caller, Performed
 
 # Connection, caller, action, the step it belongs to, and the message number taken for it (if it needs one).
@@ -37,15 +39,17 @@ _PERFORMERS: Final[dict[type[Any], Performer]] = {
     ChangeTask: tasks.change,
     RegisterAgentGroup: groups.register,
     ResetSession: sessions.reset,
-    ListSessions: sessions.list_sessions,
-    ReadSession: sessions.read_session,
+    ListSessions: overseeing.list_sessions,
+    ReadSession: overseeing.read_session,
+    SteerSession: steering.steer,
+    Submit: workflows.submit,
 }
 # A task is a message too: one to the agent's own session.
 _NUMBERED: Final = (Send, EditMessage, AddReaction, SendToAgent, ScheduleTask)
 
 
 # In a replay, what is said is kept from leaving by whoever delivers; these would last, or act at some later time.
-_LASTING: Final = (ScheduleTask, ChangeTask, RegisterAgentGroup, ResetSession)
+_LASTING: Final = (ScheduleTask, ChangeTask, RegisterAgentGroup, ResetSession, SteerSession)
 IN_A_REPLAY: Final = (
     "this is a replay of an earlier conversation: tasks, reminders, agents and sessions are not changed in it. Nothing "
     "was done; go on without"

@@ -26,7 +26,7 @@ from models.groups import agent_folders
 from models.inbox import MessageIn, heard_before
 from models.people import remember_user
 from models.series import DEFAULT_TERMS, Terms, change_series
-from models.sessions import Admission, admit, end_rest, ensure_session
+from models.sessions import Admission, admit, end_rest, ensure_session, take_numbers
 from models.tasks import database_now, is_series
 from models.upsert import insert_ignoring
 from workers.access import user_id_of
@@ -34,9 +34,9 @@ from workers.bells import Bells
 from workers.consent.approvers import resolve_approvers
 from workers.consent.strangers import AskFirstError, wait_outside
 from workers.intake import switchboard
+from workers.intake.briefing import brief, oversees_somebody
 from workers.intake.incoming import Incoming
 from workers.intake.reception import AgainError, Handled, Passed, Turned, receive
-from workers.intake.routing import Route
 from workers.intake.visits import Visit, visit_key
 from workers.refusals import RefusedError
 from workers.settings import Settings
@@ -224,7 +224,7 @@ async def _store(
     wakes = route.wakes and not waits
     dates = await _dates(conn, incoming, row_id, terms)
     # One with a date needs no wake now, and must not stand in the way of another's.
-    admission = await _admit(conn, route, settings, wakes=wakes and "process_after" not in dates)
+    admission = await _admit(conn, passed.found, settings, incoming, wakes=wakes and "process_after" not in dates)
     provider = terms.provider or admission.provider or agent.provider or settings.default_provider
     known = provider in registry.providers.names
     if follow_up == "reject" and admission.running and not waits and not await _comes_later(conn, dates):
@@ -362,13 +362,21 @@ async def find_inside(conn: AsyncConnection, incoming: Incoming) -> switchboard.
     raise RefusedError(f"no agent in {incoming.channel_type} {incoming.platform_id!r} listens to such a message")
 
 
-async def _admit(conn: AsyncConnection, route: Route, settings: Settings, *, wakes: bool) -> Admission:
+async def _admit(
+    conn: AsyncConnection, found: switchboard.Found, settings: Settings, incoming: Incoming, *, wakes: bool
+) -> Admission:
+    route, agent = found.route, found.agent
+    assert route is not None
+    assert agent is not None
     key = (route.agent_group_id, route.messaging_group_id, route.thread_id)
     admission = await admit(conn, *key, wakes=wakes, repeat_seconds=settings.repeat_seconds)
+    made = admission is None and await ensure_session(conn, *key)
     if admission is None:
-        await ensure_session(conn, *key)
         admission = await admit(conn, *key, wakes=wakes, repeat_seconds=settings.repeat_seconds)
     assert admission is not None, "a session that was just made is there"
+    config = agent.config or {}
+    if made and oversees_somebody(config) and await brief(conn, route, config, incoming, admission):
+        return replace(admission, seq=await take_numbers(conn, admission.session_id, 1))
     return admission
 
 

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import WorkspaceError
 from adapters.model_port import ModelProvider
+from adapters.registry import Registry
 from models.audit import note
 from models.base import AnyRow, new_id
 from models.conversation import history
@@ -51,7 +52,17 @@ class Replay:
 
 
 @dataclass(frozen=True)
-class _Said:
+class Wish:
+    """What is to be said again: these turns (None: all), by whom (None: as it was), and whether answers leave."""
+
+    turns: Sequence[int] | None = None
+    provider: str | None = None
+    model: str | None = None
+    delivery: bool = False
+
+
+@dataclass(frozen=True)
+class Said:
     """A turn of the original: what it answered, and who is to run it now."""
 
     turn: AnyRow
@@ -76,41 +87,47 @@ async def replay(
     `provider`, `model`: as the original ran, if not given. `key`: the same one of the same person makes one replay.
     RefusedError: there is no such turn, one has not ended, there is no such provider, the agent's folder is too
     large to be copied, or the key was used for something else."""
+    wish = Wish(turns, provider, model, delivery)
     check_choice(house.registry, provider, model)
     new = new_id() if key is None else row_id_for("replay", by, key)
 
-    original = await house.db.read(lambda conn: _original(conn, session_id))
+    original = await house.db.read(lambda conn: original_of(conn, session_id))
     await _check_folder(house, original.folder)
-
-    async def work(conn: AsyncConnection) -> Replay:
-        said = await _said(conn, original, turns, provider, model)
-        for one in said:
-            check_choice(house.registry, one.provider, None)
-        first = said[0]
-        made = await put_replay(
-            conn,
-            new,
-            agent_group_id=original.agent_group_id,
-            provider=first.provider,
-            model=first.model,
-            replay_of=session_id,
-            delivers=delivery,
-        )
-        if not made:
-            before = await _made_before(conn, new)
-            if not _is_as_asked(before, session_id, turns, provider, model, delivery):
-                raise RefusedError(OTHER_CONTENT)
-            return before
-        numbers = tuple(one.turn.number for one in said)
-        await _write(conn, house, session_id, new, said)
-        chosen = {"provider": first.provider, "model": first.model, "delivery": delivery, "turns": list(numbers)}
-        await note(conn, by, "session.replay", session_id, agent_group_id=original.agent_group_id, to=new, **chosen)
-        return Replay(new, session_id, numbers, first.provider, first.model, delivery)
-
-    made = await house.db.transact(work)
+    made = await house.db.transact(lambda conn: put_beside(conn, house.registry, by, original, new, wish))
     if not made.again:
         house.bells.wake(made.session_id, made.provider)
     return made
+
+
+async def put_beside(
+    conn: AsyncConnection, registry: Registry, by: str, original: AnyRow, new: str, wish: Wish, **detail: Any
+) -> Replay:
+    """Write a replay of that id, unless it is there. Whoever calls this rings for one that was not. `detail`: what else
+    is to be remembered of who wanted it."""
+    said = await said_in_turns(conn, original, wish.turns, wish.provider, wish.model)
+    for one in said:
+        check_choice(registry, one.provider, None)
+    first = said[0]
+    made = await put_replay(
+        conn,
+        new,
+        agent_group_id=original.agent_group_id,
+        provider=first.provider,
+        model=first.model,
+        replay_of=original.id,
+        delivers=wish.delivery,
+    )
+    if not made:
+        before = await _made_before(conn, new)
+        if not _is_as_asked(before, original.id, wish):
+            raise RefusedError(OTHER_CONTENT)
+        return before
+    numbers = tuple(one.turn.number for one in said)
+    await _write(conn, registry, original.id, new, said)
+    chosen = {"provider": first.provider, "model": first.model, "delivery": wish.delivery, "turns": list(numbers)}
+    about = {"agent_group_id": original.agent_group_id, "to": new, **chosen, **detail}
+    await note(conn, by, "session.replay", original.id, **about)
+    return Replay(new, original.id, numbers, first.provider, first.model, wish.delivery)
 
 
 async def _made_before(conn: AsyncConnection, session_id: str) -> Replay:
@@ -122,24 +139,17 @@ async def _made_before(conn: AsyncConnection, session_id: str) -> Replay:
     return Replay(session_id, known.replay_of, turns, known.provider, known.model, known.delivers, again=True)
 
 
-def _is_as_asked(
-    made: Replay,
-    session_id: str,
-    turns: Sequence[int] | None,
-    provider: str | None,
-    model: str | None,
-    delivery: bool,
-) -> bool:
+def _is_as_asked(made: Replay, session_id: str, wish: Wish) -> bool:
     return (
         made.replay_of == session_id
-        and (turns is None or sorted(set(turns)) == list(made.turns))
-        and provider in (None, made.provider)
-        and model in (None, made.model)
-        and delivery == made.delivers
+        and (wish.turns is None or sorted(set(wish.turns)) == list(made.turns))
+        and wish.provider in (None, made.provider)
+        and wish.model in (None, made.model)
+        and wish.delivery == made.delivers
     )
 
 
-async def _original(conn: AsyncConnection, session_id: str) -> AnyRow:
+async def original_of(conn: AsyncConnection, session_id: str) -> AnyRow:
     session = await find_session(conn, session_id)
     if session is None or is_ours(session.folder):
         raise RefusedError(f"there is no session {session_id!r}; see: longshore sessions")
@@ -149,9 +159,9 @@ async def _original(conn: AsyncConnection, session_id: str) -> AnyRow:
     return session
 
 
-async def _said(
+async def said_in_turns(
     conn: AsyncConnection, session: AnyRow, numbers: Sequence[int] | None, provider: str | None, model: str | None
-) -> list[_Said]:
+) -> list[Said]:
     """The turns that are wanted, in their order."""
     turns = {turn.number: turn for turn in await turns_of_session(conn, session.id)}
     wanted = {n for n, turn in turns.items() if turn.status in _ENDED} if numbers is None else set(numbers)
@@ -169,7 +179,7 @@ async def _said(
         assert turn is not None
         runs = provider or turn.provider
         kept = turn.model if runs == turn.provider else None
-        said.append(_Said(turn, messages[turn.id], runs, model or kept))
+        said.append(Said(turn, messages[turn.id], runs, model or kept))
     return said
 
 
@@ -192,29 +202,36 @@ async def _check_folder(house: House, folder: str) -> None:
         raise RefusedError(str(error)) from error
 
 
-async def _write(conn: AsyncConnection, house: House, original: str, new: str, said: Sequence[_Said]) -> None:
-    """Each turn's messages travel together and alone: all ride along with the last, which names who runs it."""
+async def _write(conn: AsyncConnection, registry: Registry, original: str, new: str, said: Sequence[Said]) -> None:
     first = said[0].turn.number
     last = await copy_context(conn, original, new, first)
     rows: list[dict[str, Any]] = []
-    if last and not _recalls(house, said[0].provider):
+    if last and not _recalls(registry, said[0].provider):
         rows.append(await _retold(conn, original, new, said[0]))
-    for one in said:
-        for number, row in enumerate(one.messages, 1):
-            ends = number == len(one.messages)
-            named = {"provider": one.provider, "model": one.model} if ends else {"provider": None, "model": None}
-            rows.append(copy_of(row, new, len(rows) + 1, wakes=ends, **named))
+    rows += copies(said, new, len(rows))
     await put_copies(conn, rows)
     await set_numbers(conn, new, messages=len(rows), turns=last)
 
 
-def _recalls(house: House, provider: str) -> bool:
+def copies(said: Sequence[Said], new: str, after: int, **changes: Any) -> list[dict[str, Any]]:
+    """Rows for a session that has `after` messages. Each turn's messages travel together and alone: all ride along with
+    the last, which names who runs it."""
+    rows: list[dict[str, Any]] = []
+    for one in said:
+        for number, row in enumerate(one.messages, 1):
+            ends = number == len(one.messages)
+            named = {"provider": one.provider, "model": one.model} if ends else {"provider": None, "model": None}
+            rows.append(copy_of(row, new, after + len(rows) + 1, wakes=ends, **named, **changes))
+    return rows
+
+
+def _recalls(registry: Registry, provider: str) -> bool:
     """Whether it goes on from what was said before, whoever said it; or hears nothing but people's own words."""
-    driver = house.registry.providers.get(provider)
+    driver = registry.providers.get(provider)
     return isinstance(driver, ModelProvider) or driver.manifest.capabilities.plain_texts
 
 
-async def _retold(conn: AsyncConnection, original: str, new: str, one: _Said) -> dict[str, Any]:
+async def _retold(conn: AsyncConnection, original: str, new: str, one: Said) -> dict[str, Any]:
     """A program remembers what it was told itself, and nothing else: what was said before it is told in words."""
     summary, items = await history(conn, original, one.turn.number)
     lines = [f"summary: {one_line(summary, MAX_LINE)}"] if summary else []

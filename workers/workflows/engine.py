@@ -10,12 +10,14 @@ from typing import Any, Final
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.providers.clerk import Ask, Orders
 from models.base import AnyRow, new_id, now
 from models.groups import ensure_messaging_group
 from models.inbox import MessageIn, discard_waiting
 from models.sessions import admit, ensure_session, set_session
 from models.upsert import insert_ignoring
 from models.workflows import (
+    answer_of,
     last_failure_of,
     lock_workflow,
     open_sessions_of,
@@ -60,9 +62,9 @@ async def _advance(conn: AsyncConnection, house: House, workflow_id: str) -> Don
     if isinstance(decision, End):
         return await end(conn, workflow, decision.status, decision.outcome, result=decision.result)
     done = Done("")
-    number = max((stage["number"] for stage in stages), default=0)
+    last = max((stage["number"] for stage in stages), default=0)
     begun = Counter((stage["kind"], stage["task"], stage["round"]) for stage in stages)
-    for number, following in enumerate(decision, number + 1):
+    for number, following in enumerate(decision, last + 1):
         attempt = begun[following.kind, following.task, following.round] + 1
         done.wakes += await _begin(conn, house, workflow, following, number, attempt)
         log.info("workflow.stage", workflow=workflow_id, stage=following.kind, task=following.task, number=number)
@@ -78,6 +80,8 @@ async def _collected(conn: AsyncConnection, stage: AnyRow) -> dict[str, Any]:
     changes: dict[str, Any] = {"status": over, "turn_id": stage.message_turn, "error": stage.message_error}
     if over == "completed" and stage.output is None and stage.kind in _HANDED_IN:
         changes |= await _handed_nothing_in(conn, stage)
+    elif over == "completed" and stage.kind not in _HANDED_IN and stage.message_turn is not None:
+        changes["output"] = {"text": await answer_of(conn, stage.message_turn)}
     await set_stage(conn, stage.id, **changes, ended_at=now())
     return seen | changes
 
@@ -137,7 +141,7 @@ async def _begin(
     assert admission is not None
     await set_session(conn, admission.session_id, workflow_id=workflow.id)
     who = following.who
-    given = {"call": following.call, "tree": following.tree, "at": following.at}
+    given = {"call": following.call, "tree": following.tree, "at": following.at, "task": following.planned}
     await put_stage(
         conn,
         id=stage_id,
@@ -167,9 +171,17 @@ async def _begin(
         thread_id=thread,
         provider=who.provider,
         model=who.model,
-        content={"prompt": following.prompt or following.call.get("tool", following.kind), "workflow": named},
+        content={"prompt": _prompt(following), "workflow": named},
     )
     return [(admission.session_id, who.provider)]
+
+
+def _prompt(following: Next) -> str:
+    """The clerk is told what to call, in its own words; what with is on the stage's row."""
+    if following.who.provider != CLERK:
+        return following.prompt
+    asks = tuple(Ask.model_validate(ask) for ask in following.call.get("asks", ()))
+    return Orders(tool=following.call["tool"], asks=asks).text()
 
 
 async def end(

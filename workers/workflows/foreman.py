@@ -1,7 +1,7 @@
 """What comes next in a foreman's workflow, decided from what its stages have come to. Pure: the same stages always give
 the same answer, so it does not matter how often, or by whom, it is asked.
 
-prepare -> plan -> for each task: build -> check -> review (and fix -> check -> review, a few times) -> merge -> publish"""
+prepare, plan; for each task build, check, review (and, a few times, fix, check, review); merge, publish."""
 
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from workers.workflows.job import Job, Seen
 from workers.workflows.reporting import result_of, summary_of
 from workers.workflows.spec import CLERK, StageKind, Who
 
+_NAMED = 200  # files on the card that asks
 _CLERK = Who(provider=CLERK, why="it needs no judgement")
 
 
@@ -29,6 +30,7 @@ class Next:
     call: dict[str, Any] = field(default_factory=dict)
     tree: str | None = None
     at: str | None = None
+    planned: dict[str, Any] | None = None  # the task it is about, as it was planned
 
 
 @dataclass(frozen=True)
@@ -79,21 +81,31 @@ def _tasks(job: Job) -> Decision:
 
 def _task(job: Job, key: str) -> Next | End | Literal["ready", "runs"]:
     """What one task needs next."""
-    mine = job.of_task(key)
+    mine, planned = job.of_task(key), job.planned(key)
     if not mine:
-        return Next("build", f"build:{key}", job.builder(key), briefing.build(job, key), key, tree=key, at=job.base)
+        prompt = briefing.build(job, key)
+        return Next("build", f"build:{key}", job.builder(key), prompt, key, tree=key, at=job.base, planned=planned)
     last = mine[-1]
     if last.status == "running":
         return "runs"
     if last.kind in ("build", "fix"):
-        return Next("check", f"check:{key}", _CLERK, task=key, round=last.round, call={"tool": "check_work"}, tree=key)
+        call = {"tool": "check_work", "since": job.since(key), "check": job.check}
+        return Next("check", f"check:{key}", _CLERK, task=key, round=last.round, call=call, planned=planned)
     if last.kind == "check":
         if not last.output.get("ok"):
             return _fix(job, key, last)
         again = job.missed.get(("review", key, last.round), 0) > 0
-        tree, commit = f"review-{key}-{last.round}", str(last.output["commit"])
-        prompt = briefing.review(job, key, again=again)
-        return Next("review", f"review:{key}", job.reviewer(key), prompt, key, last.round, tree=tree, at=commit)
+        return Next(
+            "review",
+            f"review:{key}",
+            job.reviewer(key),
+            briefing.review(job, key, again=again),
+            key,
+            last.round,
+            tree=f"review-{key}-{last.round}",
+            at=str(last.output["commit"]),
+            planned=planned,
+        )
     review = job.review_of(key)
     assert review is not None
     if review.verdict == "request_changes":
@@ -111,7 +123,18 @@ def _fix(job: Job, key: str, because: Seen) -> Next | End:
     bring = because.output.get("onto") if because.kind == "merge" else None
     call = {"bring": str(bring)} if bring else {}
     prompt = briefing.fix(job, key, because)
-    return Next("fix", f"build:{key}", job.builder(key), prompt, key, round_, call=call, tree=key, at=job.base)
+    return Next(
+        "fix",
+        f"build:{key}",
+        job.builder(key),
+        prompt,
+        key,
+        round_,
+        call=call,
+        tree=key,
+        at=job.base,
+        planned=job.planned(key),
+    )
 
 
 def _whole(job: Job) -> Decision:
@@ -122,22 +145,55 @@ def _whole(job: Job) -> Decision:
     if publish is not None and publish.output.get("ok"):
         return End("completed", _done(publish), result_of(job))
     newest = max((one.number for one in job.stages if one.task), default=0)
-    stale = merge is None or merge.number < newest or (publish is not None and merge.number < publish.number)
-    if stale:
-        rounds = sum(one.kind == "merge" for one in job.stages)
-        if rounds >= job.spec.tries * (len(job.tasks) + 1):
-            return End("failed", f"the work was put together {rounds} times and never held; see the last merge")
-        work = [{"task": task.key, "commit": _commit(job, task.key)} for task in job.tasks]
-        checked = sorted(
-            {str(one.output["tree"]) for one in job.stages if one.kind == "check" and one.output.get("ok")}
-        )
-        call = {"tool": "merge_work", "onto": job.onto, "work": work, "checked": checked, "summary": summary_of(job)}
-        return [Next("merge", "merge", _CLERK, round=rounds, call=call)]
-    assert merge is not None
+    if publish is not None and publish.output.get("moved"):
+        newest = max(newest, publish.number)
+    if merge is None or merge.number < newest:
+        return _merge(job)
     if merge.status == "running":
         return []
-    call = {"tool": "publish", "merge": dict(merge.output), "summary": summary_of(job)}
-    return [Next("publish", "publish", _CLERK, round=merge.round, call=call)]
+    if publish is not None and publish.number > merge.number:
+        return End("failed", f"the result was not handed over: {publish.output.get('why')}")
+    return [_publish(job, merge)]
+
+
+def _merge(job: Job) -> Decision:
+    rounds = sum(one.kind == "merge" for one in job.stages)
+    if rounds >= job.spec.tries * (len(job.tasks) + 1):
+        return End("failed", f"the work was put together {rounds} times and never held; see the last merge")
+    call = {
+        "tool": "merge_work",
+        "onto": job.onto,
+        "work": [{"task": task.key, "commit": _commit(job, task.key)} for task in job.tasks],
+        "check": job.check,
+        # What was checked as it is need not be checked again.
+        "checked": sorted(
+            {str(one.output["tree"]) for one in job.stages if one.kind == "check" and one.output.get("ok")}
+        ),
+        "summary": summary_of(job),
+    }
+    return [Next("merge", "merge", _CLERK, round=rounds, call=call)]
+
+
+def _publish(job: Job, merge: Seen) -> Next:
+    call = {
+        "tool": "publish",
+        "asks": _asks(job, merge),
+        "merge": {name: merge.output[name] for name in ("commit", "onto", "reasons")},
+        "base_branch": job.base_branch,
+        "summary": summary_of(job),
+    }
+    return Next("publish", "publish", _CLERK, round=merge.round, call=call)
+
+
+def _asks(job: Job, merge: Seen) -> list[dict[str, Any]]:
+    """What must be approved before, each by itself, and each for this very commit."""
+    target, output = job.spec.target, merge.output
+    files = [f"{one['path']} +{one['added']} -{one['removed']}" for one in output["files"][:_NAMED]]
+    where = {"repository": job.spec.repository, "branch": target.branch, "commit": output["commit"], "files": files}
+    return [
+        {"tool": "ask_approval", "arguments": {"category": one["category"], "why": one["words"], **where}}
+        for one in output["reasons"]
+    ]
 
 
 def _commit(job: Job, key: str) -> str:

@@ -60,6 +60,12 @@ class Job:
         return str(prepared.output["commit"])
 
     @property
+    def base_branch(self) -> str | None:
+        """The branch that began at the base, if it was named by one."""
+        prepared = self.last("prepare")
+        return prepared.output.get("branch") if prepared is not None else None
+
+    @property
     def onto(self) -> str:
         """The commit that the work is merged onto: a later one, if the target has moved meanwhile."""
         published = self.last("publish")
@@ -90,6 +96,14 @@ class Job:
         if merge is None or merge.status != "completed" or not mine or merge.number < mine[-1].number:
             return None
         return merge if merge.output.get("task") == task else None
+
+    def since(self, task: str) -> str:
+        """The commit that its change is looked at from: what was brought into its tree last, else where it began."""
+        brought = [one for one in self.stages if one.kind == "merge" and one.output.get("task") == task]
+        return str(brought[-1].output["onto"]) if brought else self.base
+
+    def planned(self, task: str) -> dict[str, Any]:
+        return next(one for one in self.tasks if one.key == task).model_dump(mode="json")
 
     def failures(self, task: str) -> int:
         """How often its checks failed, changes were asked for, or it could not be merged."""

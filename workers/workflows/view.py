@@ -31,8 +31,8 @@ NAMES: Final[Mapping[StageKind, str]] = {
 
 @dataclass(frozen=True)
 class StageView:
-    """`state`: one of running, waiting (for a person), completed, failed, cancelled, replaced; and `negative` if it came
-    to an end that sends the work back: checks that failed, changes asked for. `doing`: what its worker is at."""
+    """`state`: one of running, waiting (for a person), completed, failed, cancelled, replaced; and `negative` if it
+    came to an end that sends the work back: checks that failed, changes asked for. `doing`: what its worker is at."""
 
     id: str
     number: int
@@ -96,6 +96,12 @@ class TaskView:
     reviewer: str
     stages: tuple[StageView, ...]
 
+    @property
+    def is_done(self) -> bool:
+        """Built, checked and approved; what comes of it when all is put together is another matter."""
+        last = self.stages[-1] if self.stages else None
+        return last is not None and last.kind == "review" and last.state == "completed"
+
 
 @dataclass(frozen=True)
 class WorkflowView:
@@ -122,10 +128,21 @@ class WorkflowView:
         return sum(one.cost_usd or 0.0 for one in self.spent.values())
 
     @property
+    def questions(self) -> tuple[AnyRow, ...]:
+        """That agents ask people, and wait for."""
+        return tuple(one for stage in self.stages for one in stage.questions)
+
+    @property
     def diff(self) -> str:
-        """The newest change there is to look at: the whole, or what the first task has so far."""
+        """The newest change there is to look at: the whole, or until there is one, what each task has."""
         merged = [stage for stage in self.stages if stage.kind == "merge" and stage.output.get("diff")]
-        return str(merged[-1].output["diff"]) if merged else ""
+        return str(merged[-1].output["diff"]) if merged else "".join(map(self.diff_of, self.tasks))
+
+    @staticmethod
+    def diff_of(task: TaskView) -> str:
+        """What was last looked at of one task."""
+        checked = [stage for stage in task.stages if stage.kind == "check" and stage.output.get("diff")]
+        return str(checked[-1].output["diff"]) if checked else ""
 
 
 async def look(conn: AsyncConnection, workflow_id: str) -> WorkflowView | None:
