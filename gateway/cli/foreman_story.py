@@ -45,8 +45,8 @@ def _all(view: WorkflowView) -> Iterator[tuple[tuple[str, ...], str]]:
             for task in view.tasks:
                 who = f"{task.builder}, reviewed by {task.reviewer}"
                 yield (stage.id, task.key), f"  {task.key}: {title_of(task)} ({line_of(who)})"
-    for what, command in waits(view):
-        yield ("waits", command), f"waits for you: {what}: {command}"
+    for wait in waits(view):
+        yield ("waits", wait.command), f"waits for you: {wait.what}: {wait.command}"
 
 
 def _begins(stage: StageView) -> str:
