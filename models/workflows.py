@@ -119,13 +119,15 @@ async def put_workflow(conn: AsyncConnection, *, seconds: float, **row: Any) -> 
 
 async def find_workflow(conn: AsyncConnection, workflow_id: str) -> AnyRow | None:
     """With its agent's `folder`, and the database's time (`at`)."""
-    return (await conn.execute(_shown().where(Workflow.id == workflow_id))).one_or_none()
+    found: AnyRow | None = (await conn.execute(_shown().where(Workflow.id == workflow_id))).one_or_none()
+    return found
 
 
 async def lock_workflow(conn: AsyncConnection, workflow_id: str) -> AnyRow | None:
     """The same, locked until the commit. Before any session of it: one order for all."""
     query = _shown().where(Workflow.id == workflow_id).with_for_update(of=_table)
-    return (await conn.execute(query)).one_or_none()
+    found: AnyRow | None = (await conn.execute(query)).one_or_none()
+    return found
 
 
 async def find_workflows(conn: AsyncConnection, ending: str, limit: int = 5) -> list[AnyRow]:

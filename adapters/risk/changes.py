@@ -6,21 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from adapters.git.listings import Changed
 from adapters.policy import Category, Policy
 from adapters.redaction import Redactor
 from adapters.risk.files import is_deployment, is_manifest, is_secret
 
 MOST_NAMED: Final = 20
 _SECRET: Final = Redactor()  # knows the shapes of keys, and no key of ours
-
-
-@dataclass(frozen=True)
-class Changed:
-    """A file of a change, and how many lines of it were added and removed."""
-
-    path: str
-    added: int
-    removed: int
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,7 @@ def reasons_to_ask(files: Sequence[Changed], diff: str, policy: Policy) -> list[
     ]
     if found[1] is None and _adds_a_key(diff):
         found[1] = Reason("secrets", "it adds something that looks like a key or a password")
-    lines = sum(one.added + one.removed for one in files)
+    lines = sum((one.added or 0) + (one.removed or 0) for one in files)
     if len(files) > policy.large_diff.files or lines > policy.large_diff.lines:
         found.append(Reason("large diff", f"it is large: {len(files):,} files, {lines:,} lines"))
     asked = [reason for reason in found if reason is not None and reason.category in policy.approve_for]

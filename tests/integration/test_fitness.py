@@ -111,12 +111,15 @@ async def test_only_what_is_its_own_fault_counts_against_it(crew: Crew) -> None:
 
 async def test_a_turn_that_another_went_on_with_counts_against_who_gave_up(crew: Crew) -> None:
     await crew.turns("anthropic", "completed", tried=["codex"])
-    assert (await crew.record("codex"), (await crew.record("anthropic")).completed) == (Record(faults=1), 1)
+    await crew.turns("anthropic", *["completed"] * TURNS)
+    assert (await crew.record("codex"), (await crew.record("anthropic")).completed) == (Record(faults=1), TURNS)
+    await crew.turns("anthropic", *["completed"] * (TURNS + 1), tried=["codex"])
+    assert await crew.record("codex") == Record(faults=TURNS)
 
 
 async def test_what_runs_or_was_stopped_by_a_person_says_nothing(crew: Crew) -> None:
-    await crew.turns("codex", "cancelled", "running")
-    assert await crew.record("codex") == Record()
+    await crew.turns("codex", "completed", *["cancelled"] * TURNS, "running")
+    assert await crew.record("codex") == Record(completed=1, median_seconds=60.0)
 
 
 async def test_only_the_last_week_and_the_last_turns_count(crew: Crew) -> None:

@@ -111,7 +111,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         stand_in = self.server.stand_in
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        chunked = self.headers.get("transfer-encoding") == "chunked"
+        body = self._chunks() if chunked else self.rfile.read(int(self.headers.get("content-length", 0)))
         url = urlsplit(self.path)
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}
         headers = {key.lower(): value for key, value in self.headers.items()}
@@ -127,6 +128,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+    def _chunks(self) -> bytes:
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size + 2)[:-2]
+        self.rfile.readline()
+        return body
 
     do_GET = do_POST = do_PUT = do_PATCH = _handle  # noqa: N815
 

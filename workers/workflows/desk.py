@@ -10,14 +10,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from adapters.git.commands import check_command_of
-from adapters.git.workbench import Workbench
 from pydantic import Field
 
 from adapters.actions import Submit
 from adapters.errors import GitError, ProviderError, ToolError
+from adapters.git.listings import Changed
+from adapters.git.workbench import Workbench
 from adapters.policy import Category
-from adapters.risk.changes import Changed, reasons_to_ask
+from adapters.risk.changes import reasons_to_ask
 from adapters.sandbox.port import SandboxLimits
 from adapters.tool_port import Concern, Tool, ToolArguments, ToolContext
 from models.workflows import approved_commits
@@ -55,7 +55,7 @@ class Desk:
 
     @property
     def tools(self) -> dict[str, Tool[Any]]:
-        made = [
+        made: list[Tool[Any]] = [
             self._tool("take_in", "Takes the repository in.", self._take_in),
             self._tool("check_work", "Commits what a builder has left, and runs the checks on it.", self._check_work),
             self._tool("merge_work", "Puts the work of all tasks together.", self._merge_work),
@@ -93,7 +93,7 @@ class Desk:
     async def _take_in(self, bench: Workbench, context: ToolContext) -> Submit:
         spec = self._spec
         taken = await bench.take_in(Path(spec.repository), spec.base)
-        check = spec.check or check_command_of(taken.files)
+        check = spec.check or await bench.check_command(taken.commit)
         if check is None:
             why = "nobody knows how this repository is tested: say so with --check, for example --check 'make test'"
             return Submit({"ok": False, "why": why}, why)
@@ -153,14 +153,15 @@ class Desk:
         return {"files": [asdict(one) for one in files[:FILES_LIMIT]], "diff": self._redacted(diff)}
 
     async def _publish(self, bench: Workbench, context: ToolContext) -> Submit:
-        merge, spec = self._assignment.call["merge"], self._spec
+        merge = self._assignment.call["merge"]
         commit = str(merge["commit"])
         needed = {str(reason["category"]) for reason in merge["reasons"]} | {"merge"}
         yes = await self._runtime.db.read(lambda conn: approved_commits(conn, context.session_id))
         if missing := sorted(needed - yes.get(commit, set())):
             why = f"nobody has approved this ({', '.join(missing)}) for commit {commit[:12]}: nothing was merged"
             return Submit({"ok": False, "why": why}, why)
-        return await hand_over(bench, spec, commit, str(merge["onto"]), str(self._assignment.call["summary"]))
+        where = {"onto": str(merge["onto"]), "base_branch": self._assignment.call["base_branch"]}
+        return await hand_over(bench, self._spec, commit, **where, summary=str(self._assignment.call["summary"]))
 
 
 async def _approved(arguments: ApprovalArguments, context: ToolContext) -> str:

@@ -124,33 +124,44 @@ def _whole(job: Job) -> Decision:
     if publish is not None and publish.output.get("ok"):
         return End("completed", _done(publish), result_of(job))
     newest = max((one.number for one in job.stages if one.task), default=0)
-    moved = publish is not None and bool(publish.output.get("moved"))
-    stale = merge is None or merge.number < newest or (moved and merge.number < (publish.number if publish else 0))
-    if stale:
-        rounds = sum(one.kind == "merge" for one in job.stages)
-        if rounds >= job.spec.tries * (len(job.tasks) + 1):
-            return End("failed", f"the work was put together {rounds} times and never held; see the last merge")
-        work = [{"task": task.key, "commit": _commit(job, task.key)} for task in job.tasks]
-        checked = sorted(
-            {str(one.output["tree"]) for one in job.stages if one.kind == "check" and one.output.get("ok")}
-        )
-        call = {
-            "tool": "merge_work",
-            "onto": job.onto,
-            "work": work,
-            "checked": checked,
-            "check": job.check,
-            "summary": summary_of(job),
-        }
-        return [Next("merge", "merge", _CLERK, round=rounds, call=call)]
-    assert merge is not None
+    if publish is not None and publish.output.get("moved"):
+        newest = max(newest, publish.number)
+    if merge is None or merge.number < newest:
+        return _merge(job)
     if merge.status == "running":
         return []
     if publish is not None and publish.number > merge.number:
         return End("failed", f"the result was not handed over: {publish.output.get('why')}")
-    kept = {name: merge.output[name] for name in ("commit", "onto", "reasons")}
-    call = {"tool": "publish", "merge": kept, "asks": _asks(job, merge), "summary": summary_of(job)}
-    return [Next("publish", "publish", _CLERK, round=merge.round, call=call)]
+    return [_publish(job, merge)]
+
+
+def _merge(job: Job) -> Decision:
+    rounds = sum(one.kind == "merge" for one in job.stages)
+    if rounds >= job.spec.tries * (len(job.tasks) + 1):
+        return End("failed", f"the work was put together {rounds} times and never held; see the last merge")
+    call = {
+        "tool": "merge_work",
+        "onto": job.onto,
+        "work": [{"task": task.key, "commit": _commit(job, task.key)} for task in job.tasks],
+        "check": job.check,
+        # What was checked as it is need not be checked again.
+        "checked": sorted(
+            {str(one.output["tree"]) for one in job.stages if one.kind == "check" and one.output.get("ok")}
+        ),
+        "summary": summary_of(job),
+    }
+    return [Next("merge", "merge", _CLERK, round=rounds, call=call)]
+
+
+def _publish(job: Job, merge: Seen) -> Next:
+    call = {
+        "tool": "publish",
+        "asks": _asks(job, merge),
+        "merge": {name: merge.output[name] for name in ("commit", "onto", "reasons")},
+        "base_branch": job.base_branch,
+        "summary": summary_of(job),
+    }
+    return Next("publish", "publish", _CLERK, round=merge.round, call=call)
 
 
 def _asks(job: Job, merge: Seen) -> list[dict[str, Any]]:

@@ -60,6 +60,12 @@ class Job:
         return str(prepared.output["commit"])
 
     @property
+    def base_branch(self) -> str | None:
+        """The branch that began at the base, if it was named by one."""
+        prepared = self.last("prepare")
+        return prepared.output.get("branch") if prepared is not None else None
+
+    @property
     def onto(self) -> str:
         """The commit that the work is merged onto: a later one, if the target has moved meanwhile."""
         published = self.last("publish")

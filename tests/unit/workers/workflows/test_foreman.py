@@ -74,7 +74,9 @@ class Story:
         self.go_on()
         files = [{"path": f"{task}.py", "added": 1, "removed": 0}]
         facts = {"commit": commit, "tree": f"tree-{commit}", "since": "base", "files": files, "diff": "+x"}
-        self.end("check", task, {"ok": ok, "why": "" if ok else "`make test` failed", "log": "E  assert 1 == 2", **facts})
+        self.end(
+            "check", task, {"ok": ok, "why": "" if ok else "`make test` failed", "log": "E  assert 1 == 2", **facts}
+        )
         if ok:
             self.go_on()
             self.end("review", task, review or approve())
@@ -236,13 +238,11 @@ def test_whatever_stages_come_to_it_ends_and_hands_over_only_what_was_checked_an
 ) -> None:
     chance = random.Random(seed)
     story = Story(SPEC.model_copy(update={"tries": tries})).planned(*[f"t{number}" for number in range(tasks)])
-    commits = 0
-    for _ in range(1000):
+    for commits in range(1000):
         running = [one for one in story.stages if one.status == "running"]
         if not running:
             break
         ended = chance.choice(running)
-        commits += 1
         output: dict[str, Any] = {"text": "done"}
         if ended.kind == "check":
             output = {"ok": chance.random() < 0.7, "commit": f"c{commits}", "tree": f"t{commits}", "since": "base"}
@@ -253,7 +253,9 @@ def test_whatever_stages_come_to_it_ends_and_hands_over_only_what_was_checked_an
             bad = {"ok": False, "task": culprit, "onto": "m", "conflicts": ["a.py"], "why": "conflict"}
             output = merged(f"m{commits}") if chance.random() < 0.7 else bad
         elif ended.kind == "publish":
-            output = {"ok": True, "branch": "b", "commit": "m"} if chance.random() < 0.7 else {"ok": False, "moved": "x"}
+            output = (
+                {"ok": True, "branch": "b", "commit": "m"} if chance.random() < 0.7 else {"ok": False, "moved": "x"}
+            )
         story.end(ended.kind, ended.task, output)
         decision = story.go_on()
         if isinstance(decision, End):
