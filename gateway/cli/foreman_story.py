@@ -55,7 +55,8 @@ def _begins(stage: StageView) -> str:
 
 
 def _ends(stage: StageView, view: WorkflowView) -> str:
-    figures = ", ".join(filter(None, (took(stage, view), cost_of([stage]))))
+    cost = cost_of([stage])
+    figures = ", ".join(filter(None, (took(stage, view), "price unknown" if cost == "?" else cost)))
     words = line_of(stage.in_words, 300)
     return f"{_name(stage)} {_ENDS[stage.state]}{f': {words}' if words else ''} ({figures})"
 

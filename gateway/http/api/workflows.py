@@ -20,9 +20,9 @@ from models.workflows import workflows_page
 from workers.access import Act
 from workers.house import House
 from workers.operations import workflows as operations
+from workers.workflows.starting import MAX_MINUTES
 from workers.workflows.view import WorkflowView, look
 
-MOST_MINUTES = 14 * 24 * 60
 Status = Literal["running", "completed", "failed", "cancelled"]
 
 
@@ -146,7 +146,7 @@ class WholeWorkflow(ShownWorkflow):
 class Restart(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    minutes: float = Field(operations.MINUTES, gt=0, le=MOST_MINUTES, description="so long it may take from now on")
+    minutes: float = Field(operations.MINUTES, ge=1, le=MAX_MINUTES, description="so long it may take from now on")
 
 
 def workflow_routes(house: House, door: Doorkeeper) -> APIRouter:
