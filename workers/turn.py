@@ -368,6 +368,7 @@ class _Attempt:
             continuation=turn.continuation,
             cwd=str(workspace.root),
             extra_directories=tuple(map(str, beside.readable)),
+            task=turn.assignment.planned if turn.assignment is not None else None,
             policy=policy,
             limits=Limits(seconds_silent=runtime.settings.silent_seconds),
             env={

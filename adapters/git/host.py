@@ -123,11 +123,12 @@ class HostRepository:
                 raise GitError(f"{self.path} has no commit yet: make a first one")
             code, said = await self.git("symbolic-ref", "-q", "--short", "HEAD", codes=(0, 1))
             return commit, said.strip() if code == 0 else None
-        if (commit := await self.find(f"refs/heads/{check_revision(base)}")) is not None:
-            return commit, base
-        if (commit := await self.find(base)) is None:
+        ref = f"refs/heads/{check_revision(base)}"
+        code, _ = await self.git("show-ref", "--verify", "-q", ref, codes=(0, 1, 128))
+        commit = await self.find(ref if code == 0 else base)
+        if commit is None:
             raise GitError(f"{self.path} has no branch, tag or commit {shown(base)!r}")
-        return commit, None
+        return commit, base if code == 0 else None
 
     async def contains(self, commit: str, other: str) -> bool:
         """Whether `other` is there, and is `commit` or comes before it."""

@@ -91,17 +91,15 @@ async def _go_forward(host: HostRepository, folder: Path, ref: str, commit: str,
     name = ref.removeprefix("refs/heads/")
     if changed := await host.changed_files(folder, untracked=False):
         raise GitError(
-            f"the branch {name} is checked out in {shown(str(folder))}, with changes in {changed} files that are not "
-            "committed: commit or stash them, or choose another branch"
+            f"the branch {name} is checked out in {shown(str(folder))}, with changes that are not committed (files: "
+            f"{changed}): commit or stash them, or choose another branch"
         )
     try:
         await host.git(*_MERGE, check_commit(commit), folder=folder, may_write=True)
     except GitError as error:
         answer = await _settled(host, ref, commit, expected)
         if answer is None:
-            where = shown(str(folder))
-            raise GitError(
-                f"the files in {where} could not be brought to {commit}: {error}", error.retryable
-            ) from error
+            words = f"the files in {shown(str(folder))} could not be brought to {commit}: {error}"
+            raise GitError(words, error.retryable) from error
         return answer
     return Published(True, commit)

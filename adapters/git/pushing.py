@@ -27,6 +27,7 @@ LOOK_SECONDS: Final = 30.0
 _OUTPUT_BYTES: Final = 1 << 20
 _COMMIT: Final = re.compile(r"(?!0+$)(?:[0-9a-f]{40}|[0-9a-f]{64})")  # all zeros would delete the branch
 _REMOTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}")
+_NO_BRANCH: Final = re.compile("-|HEAD$|.*[\0\ud800-\udfff]", re.DOTALL)  # beside what git itself refuses
 _PLAIN: Final = re.compile(r"[!-\[\]-~]+")  # ASCII without a backslash: every program reads such an address alike
 _OFF: Final = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "push.followTags=false", "push.gpgSign=false"),
@@ -59,7 +60,7 @@ async def push(
     if not _COMMIT.fullmatch(commit):
         raise GitError(f"{commit[:80]!r} is not the full id of a commit")
     ref = f"refs/heads/{branch}"
-    if re.match(r"-|HEAD$|.*\0", branch, re.DOTALL) or (await _git(repository, "check-ref-format", ref)).exit_code:
+    if _NO_BRANCH.match(branch) or (await _git(repository, "check-ref-format", ref)).exit_code:
         raise GitError(f"{branch[:200]!r} is no name for a branch")
     env = await _by_ssh(repository) | _with_token(await _address(repository, remote), token, api)
     # Written so, it can be no branch whose name looks like the commit.
@@ -91,7 +92,7 @@ async def _address(repository: Path, remote: str) -> str:
 
 
 async def _by_ssh(repository: Path) -> dict[str, str]:
-    """The operator's way to call ssh, but without questions. It ends with the push's own time."""
+    """The operator's way to call ssh, but without questions."""
     found = await _git(repository, "config", "--get", "core.sshCommand")
     return {"GIT_SSH_COMMAND": f"{found.stdout.strip() or 'ssh'} -o BatchMode=yes -o ConnectTimeout=20"}
 

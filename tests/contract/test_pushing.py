@@ -10,6 +10,7 @@ import pytest
 
 from adapters.errors import GitError
 from adapters.git.pushing import push, remote_url
+from tests.support.certificates import Authority
 from tests.support.github_api import REPOSITORY, TOKEN
 from tests.support.github_server import GithubServer, git
 from tests.support.rest_stand_in import Asked, RestStandIn, Said
@@ -132,6 +133,19 @@ async def test_what_somebody_else_has_written_is_left_alone(
     assert server.branch("fix") == theirs
 
 
+async def test_over_tls_the_token_is_shown_to_whom_the_certificate_names(repository: Path, tmp_path: Path) -> None:
+    (tmp_path / "safe").mkdir()
+    server = GithubServer(tmp_path / "safe", Authority(tmp_path).server("localhost"))
+    try:
+        git(repository, "remote", "set-url", "origin", server.remote)
+        assert "certificate" in str(await refused(server, repository))
+        assert server.asked == []
+        git(repository, "config", "http.sslCAInfo", str(tmp_path / "authority.pem"))
+        assert await pushed(server, repository) == server.branch("fix")
+    finally:
+        server.close()
+
+
 async def test_a_wrong_token_is_refused_without_being_shown(server: GithubServer, repository: Path) -> None:
     error = await refused(server, repository, token="github_pat_wrong-and-secret")
     assert "does not take the token" in str(error)
@@ -146,6 +160,14 @@ async def test_a_server_that_repeats_the_token_does_not_bring_it_into_the_error(
         assert "does not take the token" in str(await refused(server, repository))
     hook(server, f"echo 'fatal: {TOKEN}' >&2; exit 1")
     assert "hook declined" in str(await refused(server, repository))
+    plain = "a word that nobody takes for a secret"
+    for word in (plain, base64.b64encode(f"x-access-token:{plain}".encode()).decode()):
+        text = f"ERR you said {word} to me"
+        kind = {"content-type": "application/x-git-receive-pack-advertisement"}
+        server.scripted.append(Said(200, f"{len(text) + 4:04x}{text}".encode(), kind))
+        error = await refused(server, repository, token=plain)
+        assert "remote error: you said" in str(error)
+        assert word not in str(error)
 
 
 async def test_without_a_token_nobody_is_asked_for_one(server: GithubServer, repository: Path, tmp_path: Path) -> None:
@@ -323,7 +345,7 @@ async def test_only_the_name_of_a_remote_is_one(remote: str, server: GithubServe
 
 
 @pytest.mark.parametrize(
-    "branch", ["", "HEAD", "a b", "a..b", "a:b", "a\nb", "a\0b", "x.lock", "-", "-x", "@{-1}", "a/"]
+    "branch", ["", "HEAD", "a b", "a..b", "a:b", "a\nb", "a\0b", "\ud800", "x.lock", "-", "-x", "@{-1}", "a/"]
 )
 async def test_a_name_that_is_none_is_no_branch(branch: str, server: GithubServer, repository: Path) -> None:
     with pytest.raises(GitError, match="is no name for a branch"):

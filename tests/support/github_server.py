@@ -6,6 +6,7 @@ bare repository, and a pull request needs its branches there, as GitHub document
 import base64
 import json
 import os
+import ssl
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,8 @@ _FIELDS = {"title", "head", "base", "body", "draft"}
 class GithubServer(GithubApi):
     """`repository` is REPOSITORY, bare. Behaviours of `fail_next` and `scripted` are for git's requests too."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__()
+    def __init__(self, folder: Path, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(tls)
         self.origin = self.url.removesuffix(self.base)
         self.folder = folder
         self.repository = folder / f"{REPOSITORY}.git"

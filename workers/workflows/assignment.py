@@ -7,10 +7,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from adapters.git.workbench import Workbench
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.contracts import TaskSpec
 from adapters.errors import ErrorClass, GitError, ProviderError
+from adapters.git.workbench import Workbench
 from adapters.sandbox.port import Sandbox
 from adapters.workspace import Workspace
 from models.base import AnyRow
@@ -25,7 +26,8 @@ GIT_ENV: Final = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory",
 @dataclass(frozen=True)
 class Assignment:
     """`call`: what the stage is told besides words. `tree` and `at`: its files, and the commit they begin with.
-    `is_asked`: the turn is about the stage itself, and not about what somebody said in its session afterwards."""
+    `planned`: the task as it was planned. `is_asked`: the turn is about the stage itself, and not about what somebody said
+    in its session afterwards."""
 
     workflow_id: str
     stage_id: str
@@ -34,6 +36,7 @@ class Assignment:
     call: dict[str, Any]
     tree: str | None
     at: str | None
+    planned: TaskSpec | None
     goal: str
     spec: Spec
     budget_usd: float | None
@@ -53,12 +56,19 @@ async def assigned(conn: AsyncConnection, session_id: str, messages: Sequence[An
         stage.input.get("call") or {},
         stage.input.get("tree"),
         stage.input.get("at"),
+        _task_of(stage.input.get("task")),
         stage.workflow_goal,
         Spec.model_validate(stage.workflow_spec),
         stage.workflow_budget_usd,
         stage.workflow_created_at,
         is_asked=any(message.id == stage.id for message in messages),
     )
+
+
+def _task_of(planned: dict[str, Any] | None) -> TaskSpec | None:
+    if planned is None:
+        return None
+    return TaskSpec(planned["title"], planned["goal"], tuple(planned["constraints"]), tuple(planned["acceptance"]))
 
 
 def root_of(workspace_root: Path, workflow_id: str) -> Path:

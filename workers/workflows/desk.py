@@ -102,7 +102,9 @@ class Desk:
 
     async def _check_work(self, bench: Workbench, context: ToolContext) -> Submit:
         call, task = self._assignment.call, self._assignment.task
-        work = await bench.commit(task, f"{call['title']}\n\n{call['goal']}")
+        planned = self._assignment.planned
+        assert planned is not None
+        work = await bench.commit(task, f"{planned.title}\n\n{planned.goal}")
         if work.unresolved:
             why = f"conflict markers are left in {', '.join(work.unresolved[:20])}"
             return Submit({"ok": False, "why": why}, why)

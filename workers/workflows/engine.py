@@ -141,7 +141,7 @@ async def _begin(
     assert admission is not None
     await set_session(conn, admission.session_id, workflow_id=workflow.id)
     who = following.who
-    given = {"call": following.call, "tree": following.tree, "at": following.at}
+    given = {"call": following.call, "tree": following.tree, "at": following.at, "task": following.planned}
     await put_stage(
         conn,
         id=stage_id,

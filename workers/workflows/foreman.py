@@ -30,6 +30,7 @@ class Next:
     call: dict[str, Any] = field(default_factory=dict)
     tree: str | None = None
     at: str | None = None
+    planned: dict[str, Any] | None = None  # the task it is about, as it was planned
 
 
 @dataclass(frozen=True)
@@ -80,22 +81,31 @@ def _tasks(job: Job) -> Decision:
 
 def _task(job: Job, key: str) -> Next | End | Literal["ready", "runs"]:
     """What one task needs next."""
-    mine = job.of_task(key)
+    mine, planned = job.of_task(key), job.planned(key)
     if not mine:
-        return Next("build", f"build:{key}", job.builder(key), briefing.build(job, key), key, tree=key, at=job.base)
+        prompt = briefing.build(job, key)
+        return Next("build", f"build:{key}", job.builder(key), prompt, key, tree=key, at=job.base, planned=planned)
     last = mine[-1]
     if last.status == "running":
         return "runs"
     if last.kind in ("build", "fix"):
-        call = {"tool": "check_work", "since": job.since(key), "check": job.check, **job.title_and_goal(key)}
-        return Next("check", f"check:{key}", _CLERK, task=key, round=last.round, call=call)
+        call = {"tool": "check_work", "since": job.since(key), "check": job.check}
+        return Next("check", f"check:{key}", _CLERK, task=key, round=last.round, call=call, planned=planned)
     if last.kind == "check":
         if not last.output.get("ok"):
             return _fix(job, key, last)
         again = job.missed.get(("review", key, last.round), 0) > 0
-        tree, commit = f"review-{key}-{last.round}", str(last.output["commit"])
-        prompt = briefing.review(job, key, again=again)
-        return Next("review", f"review:{key}", job.reviewer(key), prompt, key, last.round, tree=tree, at=commit)
+        return Next(
+            "review",
+            f"review:{key}",
+            job.reviewer(key),
+            briefing.review(job, key, again=again),
+            key,
+            last.round,
+            tree=f"review-{key}-{last.round}",
+            at=str(last.output["commit"]),
+            planned=planned,
+        )
     review = job.review_of(key)
     assert review is not None
     if review.verdict == "request_changes":
@@ -113,7 +123,18 @@ def _fix(job: Job, key: str, because: Seen) -> Next | End:
     bring = because.output.get("onto") if because.kind == "merge" else None
     call = {"bring": str(bring)} if bring else {}
     prompt = briefing.fix(job, key, because)
-    return Next("fix", f"build:{key}", job.builder(key), prompt, key, round_, call=call, tree=key, at=job.base)
+    return Next(
+        "fix",
+        f"build:{key}",
+        job.builder(key),
+        prompt,
+        key,
+        round_,
+        call=call,
+        tree=key,
+        at=job.base,
+        planned=job.planned(key),
+    )
 
 
 def _whole(job: Job) -> Decision:

@@ -102,9 +102,8 @@ class Job:
         brought = [one for one in self.stages if one.kind == "merge" and one.output.get("task") == task]
         return str(brought[-1].output["onto"]) if brought else self.base
 
-    def title_and_goal(self, task: str) -> dict[str, str]:
-        planned = next(one for one in self.tasks if one.key == task)
-        return {"title": planned.title, "goal": planned.goal}
+    def planned(self, task: str) -> dict[str, Any]:
+        return next(one for one in self.tasks if one.key == task).model_dump(mode="json")
 
     def failures(self, task: str) -> int:
         """How often its checks failed, changes were asked for, or it could not be merged."""

@@ -75,8 +75,8 @@ def test_without_one_what_git_died_of_is_told(stderr: str, words: str, retryable
 
 
 def test_what_the_server_says_decides_nothing() -> None:
-    stderr = "remote: fatal: Could not resolve host\nremote: Connection reset\nfatal: Authentication failed for ''"
-    assert told("", stderr)[1] is False
+    stderr = "remote: Authentication failed\nfatal: unable to access '': The requested URL returned error: 502"
+    assert told("", stderr)[1] is True
     other = f"!\t{TIP}:refs/heads/other\t[rejected] (fetch first)\n"
     assert "somebody else" not in told(other, "fatal: x")[0]
 
@@ -86,12 +86,16 @@ def test_who_has_shown_no_token_is_told_of_it() -> None:
 
 
 def test_secrets_are_taken_out_before_the_text_is_cut() -> None:
-    error = refusal(
-        "", "fatal: " + "x" * 285 + "secret-secret", "origin", "fix", hide=lambda t: t.replace("secret", "…")
-    )
-    assert "sec" not in str(error)
-    stdout = f"!\t{TIP}:refs/heads/fix\t[remote rejected] (secret)\n"
-    assert "sec" not in str(refusal(stdout, "", "origin", "fix", hide=lambda t: t.replace("secret", "…")))
+    said = "x" * 290 + "secret"
+    printed = [
+        (f"!\t{TIP}:refs/heads/fix\t[remote rejected] ({said})\n", ""),
+        ("", f"hung up {said[8:]}"),
+        ("", said),
+    ]
+    for stdout, stderr in printed:
+        error = refusal(stdout, stderr, "origin", "fix", hide=lambda text: text.replace("secret", "?"))
+        assert "secret"[:4] not in str(error)
+        assert "x?" in str(error)
 
 
 @given(st.text(max_size=2000))
