@@ -326,7 +326,7 @@ async def test_a_conflict_is_found_brought_resolved_and_merged(bench: Workbench,
     assert resolved.unresolved == ()
     assert resolved.changes == (Changed("own", 1, 0), Changed("src/app.py", 1, 1)), "since what was brought"
     assert in_repository(bench, "show", "-s", "--format=%P", resolved.commit) == f"{second.commit} {first.commit}"
-    assert await bench.merge(first.commit, resolved.commit, "m") == Merged(resolved.commit)
+    assert (await bench.merge(first.commit, resolved.commit, "m")).tree == resolved.tree
     assert await bench.commit("two", "again") == resolved
     assert await bench.bring("two", first.commit) == ()
 
@@ -360,7 +360,7 @@ async def test_a_file_that_one_side_deleted_is_a_conflict_without_marks(
     assert await bench.bring("two", first.commit) == ("README.md",)
     resolved = await bench.commit("two", "kept")
     assert resolved.unresolved == ()
-    assert (await bench.merge(first.commit, resolved.commit, "m")).commit == resolved.commit
+    assert (await bench.merge(first.commit, resolved.commit, "m")).tree == resolved.tree
 
 
 async def test_the_same_merge_is_the_same_commit(bench: Workbench, source: UserRepository) -> None:
