@@ -32,7 +32,8 @@ from models.consent import Approval
 from models.groups import AgentGroup
 from models.inbox import MessageIn
 from models.outbox import MessageOut
-from models.sessions import Session, lock_session
+from models.programs import forget
+from models.sessions import Session, close_session, lock_session
 from models.spending import Mine
 from models.turns import Step, Turn
 
@@ -263,3 +264,12 @@ async def open_sessions_of(conn: AsyncConnection, workflow_id: str) -> list[str]
     for session_id in found:
         await lock_session(conn, session_id)
     return found
+
+
+async def close_sessions_of(conn: AsyncConnection, workflow_id: str) -> None:
+    """Nothing is said in them any more, and what programs remember of them is of no use."""
+    for session_id in (
+        (await conn.execute(select(Session.id).where(Session.workflow_id == workflow_id))).scalars().all()
+    ):
+        await close_session(conn, session_id)
+        await forget(conn, session_id)

@@ -17,6 +17,7 @@ from workers.runtime import Runtime
 from workers.toolbox import Equipment, JournaledToolBox
 from workers.toolset import start_servers, tools_of
 from workers.watchdog import Watchdog
+from workers.workflows.spec import CLERK
 from workers.workflows.toolset import tools_for
 
 
@@ -41,6 +42,8 @@ async def outfit(
         tools = {name: tool for name, tool in tools.items() if name not in OWN_TOOLS}
     if turn.assignment is not None:
         tools = tools_for(turn.assignment, tools, runtime)
+    elif turn.provider == CLERK:
+        tools = {}  # it would call whatever somebody writes to it
     if policy.mcp_servers:
         external = await start_servers(servers, policy, sandbox, workspace.root, tools)
         tools |= external.tools

@@ -1,5 +1,6 @@
 """What may happen to a foreman on the way: failures, conflicts, risks, somebody who changes their mind."""
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,9 +9,12 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from models import MessageIn, Stage, Workflow
+from adapters.providers.anthropic import AnthropicProvider
+from models import BudgetDay, MessageIn, Stage, Workflow
 from tests.integration.conftest import MakeFleet
+from tests.support.api_fleet import model_api
 from tests.support.foremen import (
+    APPROVE,
     CALC,
     MENDED,
     PLAN,
@@ -18,15 +22,21 @@ from tests.support.foremen import (
     foreman,
     git,
     make_repository,
+    registry_of,
     say,
     seen,
     writes,
 )
+from tests.support.model_api import Call, reply, rule, script
 from tests.support.servers import private_folder
+from workers.consent.approvals import decide
+from workers.house import ring
 from workers.operations import workflows
 from workers.refusals import RefusedError
+from workers.workflows.assignment import FOLDER
 from workers.workflows.engine import advance
 from workers.workflows.starting import Wanted, start
+from workers.workflows.tidying import tidy_workflows
 
 pytestmark = [pytest.mark.spec("O1"), pytest.mark.parametrize("database_kind", ["sqlite"])]
 
@@ -221,3 +231,58 @@ async def test_an_agent_that_hands_nothing_in_is_asked_again_and_then_it_stops(
     assert ["You ended without calling submit_plan" in prompt for prompt in judge.prompts] == [False, True, True]  # type: ignore[union-attr]
     view = await seen(fleet, started)
     assert (view.row.status, view.row.outcome) == ("failed", "planning failed: it ended without handing anything in")
+
+
+@pytest.mark.spec("P21")
+async def test_the_money_of_the_whole_is_limited_and_more_can_be_granted(
+    make_fleet: MakeFleet, folder: Path, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mend = Call("write_file", {"path": "calc.py", "content": MENDED})
+    plan = {"summary": "s", "tasks": [{"key": "one", "title": "Mend add", "goal": "g", "acceptance": ["a"]}]}
+    answers = script(
+        rule("Plan how", reply(Call("submit_plan", plan)), "Planned."), rule("Task: Mend add", reply(mend), "Mended.")
+    )
+    async with model_api(monkeypatch, answers):
+        registry = registry_of(critic=APPROVE)
+        registry.providers._made["anthropic"] = AnthropicProvider()
+        fleet = await make_fleet(registry, workspace_root=folder / "workspaces")
+        roles = {"planner": "anthropic", "builders": ("anthropic",), "reviewer": "critic"}
+        started = await begin(fleet, repository, **roles, budget_usd=0.01)
+        await fleet.execute(update(Workflow).values(budget_usd=0.000001))
+        await fleet.settle_down()
+        [asked] = (await seen(fleet, started)).waiting
+        assert asked.category == "budget"
+        assert asked.summary.startswith("the budget of workflow ")
+        assert "more?" in asked.summary, "and not only for today"
+        ring(fleet.runtime, await decide(fleet.db, asked.id, approve=True, usd=5.0))
+        await fleet.settle_down()
+        await say(fleet, approve=True, category="merge")
+        assert (await seen(fleet, started)).row.status == "completed"
+        [day] = [row for row in await fleet.rows(BudgetDay) if row.user_id.endswith(started.workflow_id)]
+        assert day.spent_usd > 0
+        assert (await seen(fleet, started)).cost_usd == pytest.approx(day.spent_usd)
+
+
+@pytest.mark.spec("P14")
+async def test_the_clerk_calls_nothing_for_anybody_but_a_workflow(make_fleet: MakeFleet, folder: Path) -> None:
+    fleet = await foreman(make_fleet, folder)
+    await fleet.add_group(provider="clerk")
+    ask = {"tool": "write_file", "arguments": {"path": "a", "content": "b"}}
+    await fleet.send(json.dumps({"tool": "send_message", "asks": [ask]}))
+    await fleet.settle_down()
+    assert not (folder / "workspaces" / "demo" / "a").exists()
+    assert ["there is no tool" in row.content["text"] for row in await fleet.outbox()] == [True]
+
+
+async def test_nothing_is_left_open_when_the_goal_is_reached(
+    make_fleet: MakeFleet, folder: Path, repository: Path
+) -> None:
+    fleet = await foreman(make_fleet, folder)
+    await begin(fleet, repository)
+    await fleet.settle_down()
+    await say(fleet, approve=True)
+    assert {row.status for row in await fleet.sessions()} == {"closed"}
+    root = fleet.runtime.settings.workspace_root
+    assert list((root / FOLDER).iterdir())
+    await tidy_workflows(fleet.db, root)
+    assert list((root / FOLDER).iterdir()) == []

@@ -29,7 +29,8 @@ class UserRepository:
             cwd=folder or self.path, env=env, input=stdin, capture_output=True, check=False, **who,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr.decode()
-        return done.stdout.decode(errors="surrogateescape").strip()
+        said: str = done.stdout.decode(errors="surrogateescape")
+        return said.strip()
 
     def write(self, files: dict[str, str]) -> None:
         for name, text in files.items():

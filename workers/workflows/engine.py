@@ -18,6 +18,7 @@ from models.sessions import admit, ensure_session, set_session
 from models.upsert import insert_ignoring
 from models.workflows import (
     answer_of,
+    close_sessions_of,
     last_failure_of,
     lock_workflow,
     open_sessions_of,
@@ -200,6 +201,9 @@ async def end(
     for stage in await stages_of(conn, workflow.id):
         if stage.status == "running":
             await set_stage(conn, stage.id, status="cancelled", error=why, turn_id=stage.message_turn, ended_at=now())
+    if status == "completed":
+        # One that is gone on with needs what its agents remember; this one is over.
+        await close_sessions_of(conn, workflow.id)
     await set_workflow(conn, workflow.id, status=status, outcome=outcome, result=result, ended_at=now())
     log.info("workflow.ended", workflow=workflow.id, status=status)
     return done
