@@ -19,7 +19,7 @@ from gateway.console.forms import wirings as wiring_form
 from gateway.console.visitors import Visitors
 from gateway.http.api.streams import Streams
 from gateway.http.news import News
-from models import AgentGroup, Approval, Audit, PendingQuestion, Wiring
+from models import AgentGroup, Approval, Audit, PendingQuestion, Wiring, Workflow
 from models.people import AgentGroupMember
 from models.tokens import SCOPES
 from tests.integration.conftest import MakeFleet
@@ -59,7 +59,7 @@ THEIR_OWN = {
 # What an admin of some agent sees, of theirs.
 OF_ADMINS = {
     *("/overview/now", "/overview/pace", "/sessions", "/dead", "/dead/undelivered", "/schedules", "/usage"),
-    *("/groups", "/wirings"),
+    *("/groups", "/wirings", "/workflows"),
     "/dead/acts",  # the page again, with why it was not done
 }
 
@@ -114,7 +114,8 @@ async def everything(gateway: Gateway, ids: dict[str, str]) -> list[Any]:
     said = [row for row in [*await fleet.inbox(), *await fleet.outbox()] if row.session_id == ids["session_id"]]
     decided = [(row.id, row.status) for table in (Approval, PendingQuestion) for row in await fleet.rows(table)]
     agents = [(row.folder, row.name) for row in await fleet.rows(AgentGroup) if row.id == ids["group"]]
-    return [sessions, said, decided, agents, await fleet.rows(Wiring), await fleet.rows(Audit), await fleet.turns()]
+    kept = [await fleet.rows(table) for table in (Wiring, Audit, Workflow)]
+    return [sessions, said, decided, agents, kept, await fleet.turns()]
 
 
 @ONE_DATABASE

@@ -9,6 +9,7 @@ from models.audit import Audit
 from models.base import new_id
 from models.fleet import Rejected
 from models.groups import Wiring
+from models.workflows import Stage
 from tests.support.fleet import Fleet
 from tests.support.open_gateway import wire
 from tests.support.workflow_rows import put_workflow
@@ -45,6 +46,7 @@ async def seed(fleet: Fleet, folder: str, word: str) -> dict[str, str]:
     task = await fleet.send(word, agent_group=folder, kind="task", recurrence="@daily", platform_id=f"{word}-inbox")
     workflow = await put_workflow(fleet, "negative", folder=folder, word=word)
     stopped = await put_workflow(fleet, "cancelled", folder=folder, word=word)
+    stage = next(row for row in await fleet.rows(Stage, Stage.number) if row.workflow_id == workflow.id)
     [wiring] = [row for row in await fleet.rows(Wiring) if row.agent_group_id == group]
     return {
         "folder": folder,
@@ -57,6 +59,7 @@ async def seed(fleet: Fleet, folder: str, word: str) -> dict[str, str]:
         "wiring_id": wiring.id,
         "workflow_id": workflow.id,
         "stopped_workflow": stopped.id,
+        "stage_id": stage.id,
         "undelivered": lost,
         "group": group,
     }
