@@ -52,6 +52,8 @@ async def advance(house: House, workflow_id: str) -> None:
     done = await house.db.transact(lambda conn: _advance(conn, house, workflow_id))
     if done is not None:
         ring(house, done)
+        if done.text:
+            log.info("workflow.advanced", workflow=workflow_id, what=done.text)
 
 
 async def _advance(conn: AsyncConnection, house: House, workflow_id: str) -> Done | None:
@@ -68,7 +70,7 @@ async def _advance(conn: AsyncConnection, house: House, workflow_id: str) -> Don
     for number, following in enumerate(decision, last + 1):
         attempt = begun[following.kind, following.task, following.round] + 1
         done.wakes += await _begin(conn, house, workflow, following, number, attempt)
-        log.info("workflow.stage", workflow=workflow_id, stage=following.kind, task=following.task, number=number)
+    done.text = ", ".join(f"{following.kind} {following.task}".strip() for following in decision)
     return done
 
 
@@ -205,5 +207,4 @@ async def end(
         # One that is gone on with needs what its agents remember; this one is over.
         await close_sessions_of(conn, workflow.id)
     await set_workflow(conn, workflow.id, status=status, outcome=outcome, result=result, ended_at=now())
-    log.info("workflow.ended", workflow=workflow.id, status=status)
     return done

@@ -39,6 +39,7 @@ class Roles:
 
 
 NO_WISHES: Final = Wishes()
+NO_WORKERS: Final = "no worker runs now: nothing begins until one does"
 
 
 def choose(candidates: Sequence[Candidate], wishes: Wishes = NO_WISHES, tasks: int = 1) -> Roles:
@@ -64,7 +65,7 @@ class _Casting:
         named = [self._planner, self._reviewer, *self._builders]
         self._vouched = {choice.provider for choice in named if choice is not None}
         self.reasons: list[str] = []
-        self.notes: list[str] = [] if self._up else ["no worker runs now: nothing begins until one does"]
+        self.notes: list[str] = [] if self._up else [NO_WORKERS]
 
     def planner(self) -> Choice:
         if self._planner is not None:
