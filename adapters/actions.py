@@ -149,6 +149,14 @@ class SteerSession:
     model: str | None = None
 
 
+@dataclass(frozen=True)
+class Submit:
+    """What a stage of a workflow has come to. `text`: what the agent is told."""
+
+    output: dict[str, Any]
+    text: str
+
+
 Action = (
     Send
     | Ask
@@ -163,4 +171,5 @@ Action = (
     | ListSessions
     | ReadSession
     | SteerSession
+    | Submit
 )

@@ -11,6 +11,7 @@ AdapterError
 │   ├── WorkspaceError      a path or file in an agent's folder is not what was asked for
 │   └── WebError            an address may not be asked, or did not answer
 ├── SandboxError            a program could not be started in the sandbox
+├── GitError                git could not do what was asked; says whether it may pass
 ├── TerminalError           a person cannot do that in a program's terminal now
 └── ChannelError            a platform did not take a message
     ├── SignatureError      an inbound request is not from whom it says
@@ -117,6 +118,20 @@ class WebError(ToolError):
 
 class SandboxError(AdapterError):
     """The program could not be started in the sandbox."""
+
+
+class GitError(AdapterError):
+    """A repository is not as it would have to be, or git did not do what was asked; the text is for a person.
+
+    `retryable`: it may pass by itself (a lock, a full disk, a machine that is slow)."""
+
+    def __init__(self, message: str, retryable: bool = False) -> None:
+        super().__init__(message, retryable)
+        self.message = message
+        self.retryable = retryable
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class TerminalError(AdapterError):

@@ -2,11 +2,11 @@
 function schemas) and CLI agents (through MCP)."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -16,6 +16,26 @@ from adapters.policy import Policy
 from adapters.sandbox.port import Sandbox
 from adapters.web import Web
 from adapters.workspace import Workspace
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What programs find besides the workspace: folders to read, at their own paths, and variables."""
+
+    readable: tuple[Path, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+NOTHING_BESIDE: Final = Beside()
+
+
+@dataclass(frozen=True)
+class Concern:
+    """What a call is about, for whoever has to approve it."""
+
+    category: str
+    summary: str
+    risk: Literal["low", "medium", "high"] = "high"
 
 
 @dataclass(frozen=True)
@@ -36,6 +56,7 @@ class ToolContext:
     web: Web
     sandbox: Sandbox | None = None
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    beside: Beside = NOTHING_BESIDE
 
 
 class ToolArguments(BaseModel):
@@ -63,6 +84,7 @@ class Tool(Generic[Arguments]):
     handler: Handler[Arguments]
     idempotent: bool = False  # may be run again when nobody knows whether it finished
     risky: bool = False  # a person must approve each call
+    concern: Callable[[Arguments], Concern] | None = None  # of a risky one, if the call's own words do not say it best
     admin_only: bool = False  # everybody whose messages the turn answers must be an admin
     needs_sandbox: bool = False  # without one, agents do not have it
     # Whether such a call leaves a program to be run later: refused where there is no sandbox or a secret in it, and a

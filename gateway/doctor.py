@@ -14,7 +14,6 @@ from adapters.errors import AdapterError
 from adapters.registry import Registry
 from adapters.sandbox.choice import make_sandbox
 from adapters.station import ProgramProvider
-from gateway.provider_states import ask
 from models import schema
 from models.base import AnyRow
 from models.database import Database, database_clock, database_url, shown
@@ -24,10 +23,13 @@ from models.groups import AgentGroup
 from models.listeners import all_listeners
 from models.overview import counts
 from models.web_chats import WEB
+from models.workflows import Workflow
 from workers.bells import agent_queue
 from workers.events import redis_client
+from workers.provider_states import ask
 from workers.queues import look, queue_names
 from workers.settings import Settings
+from workers.workflows.spec import CLERK
 
 State = Literal["ok", "warning", "problem"]
 
@@ -127,7 +129,9 @@ async def _providers(db: Database, settings: Settings, registry: Registry) -> As
 async def _used(db: Database, settings: Settings) -> set[str]:
     """Providers that agents run on."""
     rows = await db.read(lambda conn: conn.execute(select(AgentGroup.provider).distinct()))
-    return {provider or settings.default_provider for provider in rows.scalars()}
+    used = {provider or settings.default_provider for provider in rows.scalars()}
+    workflows = await db.read(lambda conn: conn.execute(select(Workflow.id).limit(1)))
+    return used | {CLERK} if workflows.first() is not None else used
 
 
 async def _fleet(db: Database, settings: Settings, registry: Registry) -> AsyncIterator[Check]:
@@ -136,7 +140,7 @@ async def _fleet(db: Database, settings: Settings, registry: Registry) -> AsyncI
     served = {queue for process in workers for queue in process.queues}
     wanted = await _used(db, settings)
     # A program's queue may be nobody's as long as no agent is one.
-    programs = {name for name, one in registry.providers.working.items() if isinstance(one, ProgramProvider)}
+    programs = {name for name, one in registry.providers.working.items() if isinstance(one, ProgramProvider)} | {CLERK}
     agents = [name for name in registry.providers.names if name in wanted or name not in programs]
     for queue in ["messages", "delivery", "upkeep", *map(agent_queue, agents)]:
         if queue in served:

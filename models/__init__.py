@@ -22,6 +22,7 @@ from models.sessions import Lease, Session
 from models.sign_ins import SignIn
 from models.tokens import Token
 from models.turns import Step, Turn
+from models.workflows import Stage, Workflow
 
 __all__ = [
     "AgentGroup",
@@ -51,6 +52,7 @@ __all__ = [
     "Series",
     "Session",
     "SignIn",
+    "Stage",
     "Step",
     "Token",
     "TranscriptItem",
@@ -60,6 +62,7 @@ __all__ = [
     "UserDm",
     "UserRole",
     "Wiring",
+    "Workflow",
     "WrongCode",
     "new_id",
     "now",

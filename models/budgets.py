@@ -15,12 +15,15 @@ from models.base import AnyRow, Base, Id, Timestamp, given, now, values
 from models.consent import Approval
 from models.conversation import Usage
 from models.inbox import MessageIn
+from models.sessions import Session
 from models.upsert import insert_ignoring
 
 EVERYBODY = ""
 # Before the id of a task, whose runs have a budget of their own, where there is else a person's. No person's id has a
 # control character in it.
 TASK = "\x1ftask:"
+# The same before the id of a workflow, whose budget is for all of it: its "day" is the one it began on.
+WORKFLOW = "\x1fworkflow:"
 
 
 class BudgetDay(Base):
@@ -169,6 +172,9 @@ async def _spent(conn: AsyncConnection, agent_group_id: str, user_id: str, day: 
     if user_id.startswith(TASK):
         runs = select(MessageIn.turn_id).where(MessageIn.series_id == user_id.removeprefix(TASK))
         query = query.where(Usage.turn_id.in_(runs))
+    elif user_id.startswith(WORKFLOW):
+        of_workflow = select(Session.id).where(Session.workflow_id == user_id.removeprefix(WORKFLOW))
+        query = query.where(Usage.session_id.in_(of_workflow))
     elif user_id != EVERYBODY:
         query = query.where(Usage.user_id == user_id)
     return float((await conn.execute(query)).scalar_one() or Decimal(0))

@@ -47,6 +47,7 @@ _ACTIVE = text("status = 'active'")
 _LEASED = text("lease_expires_at IS NOT NULL")
 _RUNG = text("woken_at IS NOT NULL")
 _REPLAYS = text("replay_of IS NOT NULL")
+_OF_WORKFLOWS = text("workflow_id IS NOT NULL")
 
 
 class Session(Base):
@@ -66,6 +67,7 @@ class Session(Base):
         Index("ix_sessions_rung", "woken_at", postgresql_where=_RUNG, sqlite_where=_RUNG),
         Index("ix_sessions_last_active", "last_active"),
         Index("ix_sessions_replay_of", "replay_of", postgresql_where=_REPLAYS, sqlite_where=_REPLAYS),
+        Index("ix_sessions_workflow_id", "workflow_id", postgresql_where=_OF_WORKFLOWS, sqlite_where=_OF_WORKFLOWS),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -93,6 +95,7 @@ class Session(Base):
     # The session whose messages this one was given again, and whether what its agent says leaves the house.
     replay_of: Mapped[str | None] = mapped_column(Id)
     delivers: Mapped[bool] = mapped_column(Boolean, default=True, server_default=true())
+    workflow_id: Mapped[str | None] = mapped_column(Id)  # whose stages are run here
     last_active: Mapped[datetime] = mapped_column(Timestamp, default=now())
     created_at: Mapped[datetime] = mapped_column(Timestamp, default=now())
 
@@ -243,6 +246,7 @@ _CLAIM = (
         _table.c.activity_since,  # the database's clock at this moment
         _table.c.replay_of,
         _table.c.delivers,
+        _table.c.workflow_id,
     )
 )
 
@@ -289,6 +293,10 @@ async def set_numbers(conn: AsyncConnection, session_id: str, *, messages: int, 
     """The last ones that were given out, by whoever has just made the session and filled it; they ring for it."""
     statement = update(_table).where(Session.id == session_id)
     await conn.execute(statement.values(message_seq=messages, turn_seq=turns, woken_at=now()))
+
+
+async def set_session(conn: AsyncConnection, session_id: str, **changes: Any) -> None:
+    await conn.execute(update(_table).where(Session.id == session_id).values(**changes))
 
 
 async def take_numbers_of_many(conn: AsyncConnection, counts: Mapping[str, int]) -> dict[str, int]:
@@ -442,6 +450,7 @@ _CLOSE = (
         _table.c.thread_id,
         _table.c.provider,
         _table.c.model,
+        _table.c.workflow_id,
     )
 )
 

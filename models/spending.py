@@ -64,6 +64,19 @@ class Spent:
     cost_usd: float | None
     unpriced_calls: int
 
+    def __add__(self, other: "Spent") -> "Spent":
+        known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return Spent(
+            self.key,
+            self.calls + other.calls,
+            self.input_tokens + other.input_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.output_tokens + other.output_tokens,
+            sum(known) if known else None,
+            self.unpriced_calls + other.unpriced_calls,
+        )
+
     @property
     def read_tokens(self) -> int:
         """All that models were given: anew, from a cache, and to be put into one."""

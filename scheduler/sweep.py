@@ -1,5 +1,6 @@
-"""Finds what nobody rang for: due messages, tasks and retries, stale leases, unsent rows; and does what has a date and
-needs nobody: next rows of recurring work, runs that were missed, and what nobody answered or decided in time.
+"""Finds what nobody rang for: due messages, tasks and retries, stale leases, unsent rows, stages that have ended; and
+does what has a date and needs nobody: next rows of recurring work, runs that were missed, and what nobody answered or
+decided in time.
 
 Every query runs over a partial index that holds only unfinished rows, so its cost grows with what is due, not with
 what exists. Several sweeps at once share the work: PostgreSQL skips rows another one has locked, SQLite has one
@@ -21,6 +22,7 @@ from models.fleet import forget_dead_processes
 from models.inbox import MessageIn
 from models.outbox import HELD_UP, MessageOut
 from models.sessions import Session, not_rung
+from models.workflows import ring_unfollowed
 from scheduler.queues import wakes_of
 from scheduler.recurring import Followed, discard_missed, follow_finished
 from scheduler.reminders import repeat_reminders
@@ -43,6 +45,7 @@ class Found:
     wakes: list[Wake] = field(default_factory=list)
     deliveries: list[str] = field(default_factory=list)
     doubtful: list[str] = field(default_factory=list)
+    workflows: list[str] = field(default_factory=list)
     full: bool = False
 
 
@@ -59,13 +62,14 @@ async def sweep(db: Database, pace: Pace) -> Found:
     stale = await _part("stale", db.transact(lambda conn: _stale_leases(conn, pace)), [])
     unsent = await _part("unsent", db.transact(lambda conn: _due_deliveries(conn, repeat)), [])
     doubtful = await _part("doubtful", db.transact(lambda conn: _doubtful_deliveries(conn, repeat)), [])
+    workflows = await _part("workflows", db.transact(lambda conn: ring_unfollowed(conn, repeat, BATCH)), [])
     await _part("processes", db.transact(forget_dead_processes), None)
     wakes = {wake.session_id: wake for wake in [*expired, *chats, *tasks.wakes, *stale]}
     deliveries = [*followed.deliveries, *closed, *unsent]
-    most = max(missed, followed.rows, repeated, len(chats), len(stale), len(unsent), len(doubtful))
+    most = max(missed, followed.rows, repeated, len(chats), len(stale), len(unsent), len(doubtful), len(workflows))
     # Where tasks were taken as soon as they were rung for, there is room for more.
     full = most >= BATCH or len(expired) >= EXPIRIES or (tasks.more and bool(tasks.wakes))
-    return Found(list(wakes.values()), deliveries, doubtful, full)
+    return Found(list(wakes.values()), deliveries, doubtful, workflows, full)
 
 
 async def _part(name: str, work: Awaitable[T], nothing: T) -> T:

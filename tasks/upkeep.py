@@ -43,7 +43,9 @@ async def sweep(call: Call, rung_by: str | None = None) -> dict[str, int]:
             runtime.bells.deliver(message_out_id)
         for message_out_id in found.doubtful:
             runtime.bells.settle(message_out_id)
-        rung += len(found.wakes) + len(found.deliveries) + len(found.doubtful)
+        for workflow_id in found.workflows:
+            runtime.bells.advance(workflow_id)
+        rung += len(found.workflows) + len(found.wakes) + len(found.deliveries) + len(found.doubtful)
         if not found.full:
             break
     return {"rung": rung}

@@ -46,6 +46,7 @@ def make_app(settings: Settings, registry: Registry) -> Celery:
             "messages.*": {"queue": "messages"},
             "delivery.*": {"queue": "delivery"},
             "upkeep.*": {"queue": "upkeep"},
+            "workflow.*": {"queue": "upkeep"},
         },
         task_serializer="json",
         accept_content=["json"],
@@ -83,7 +84,14 @@ def make_app(settings: Settings, registry: Registry) -> Celery:
     return app
 
 
-_TASK_MODULES = ["tasks.messages", "tasks.agent", "tasks.delivery", "tasks.upkeep", "tasks.retention"]
+_TASK_MODULES = [
+    "tasks.messages",
+    "tasks.agent",
+    "tasks.delivery",
+    "tasks.upkeep",
+    "tasks.retention",
+    "tasks.workflows",
+]
 
 try:
     settings = load_settings()

@@ -38,6 +38,8 @@ class Bells(Protocol):
 
     def settle(self, message_out_id: str) -> None: ...
 
+    def advance(self, workflow_id: str) -> None: ...
+
     def nudge(self, session_id: str) -> None:
         """Tell the worker that runs a session to look at it: it has been spoken to, or was taken away."""
 
@@ -65,6 +67,9 @@ class CeleryBells:
 
     def settle(self, message_out_id: str) -> None:
         self._ring("delivery.settle", message_out_id, "delivery")
+
+    def advance(self, workflow_id: str) -> None:
+        self._ring("workflow.advance", workflow_id, "upkeep")
 
     def nudge(self, session_id: str) -> None:
         self._ring(_PUBLISH, "look", nudge_channel(session_id))

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.errors import ErrorClass, ProviderError
 from adapters.registry import Registry
 from models.base import AnyRow, new_id
-from models.budgets import EVERYBODY, TASK, add_extra, ask_for_more, awaits_approval, day_of, reserve, today
+from models.budgets import EVERYBODY, TASK, WORKFLOW, add_extra, ask_for_more, awaits_approval, day_of, reserve, today
 from models.consent import BUDGET, find_approval
 from models.database import Database
 from models.lookup import short
@@ -25,14 +25,18 @@ from workers.replies import ReplyTo
 
 # How soon to look again when the money is not spent, only held.
 HELD_SECONDS = 2.0
+# For how long more money for a workflow is asked for; its own time may run out before.
+WORKFLOW_SECONDS = 86_400.0
 
 
 @dataclass(frozen=True)
 class Limit:
-    """So many dollars a day, for everybody (an empty user), for one person, or for one task (`TASK` and its id)."""
+    """So many dollars a day, for everybody (an empty user), for one person, or for one task (`TASK` and its id). For a
+    workflow (`WORKFLOW` and its id) they are for all of it, and counted on the day it began (`day`)."""
 
     user_id: str
     usd: float
+    day: datetime | None = None
 
 
 class _OverBudget(Exception):  # noqa: N818 - a way out of a transaction, not an error
@@ -54,6 +58,9 @@ def limits_of(turn: OpenedTurn, user_id: str | None) -> list[Limit]:
         limits.append(Limit(user_id, float(budget["user_daily_usd"])))
     if turn.terms.daily_usd is not None and turn.series_id is not None:
         limits.append(Limit(f"{TASK}{turn.series_id}", turn.terms.daily_usd))
+    if turn.assignment is not None and turn.assignment.budget_usd is not None:
+        limit = turn.assignment.budget_usd
+        limits.append(Limit(f"{WORKFLOW}{turn.assignment.workflow_id}", limit, turn.assignment.began))
     return limits
 
 
@@ -79,8 +86,9 @@ class Purse:
         turn = self._turn
 
         async def work(conn: AsyncConnection, _: int) -> None:
-            day = await today(conn)
+            date = await today(conn)
             for limit in self._limits:
+                day = limit.day or date
                 key = {"step_id": step_id, "turn_id": turn.id, "agent_group_id": turn.agent_group_id}
                 if not await reserve(conn, **key, user_id=limit.user_id, day=day, cap=limit.usd, usd=usd):
                     raise _OverBudget(limit, day)
@@ -101,11 +109,13 @@ class Purse:
 
     async def _refuse(self, limit: Limit, day: datetime) -> None:
         turn = self._turn
-        budget = f"the daily budget of {_whose(turn.folder, limit.user_id)}"
+        budget = f"the {'' if limit.day else 'daily '}budget of {_whose(turn.folder, limit.user_id)}"
         reason = f"{budget} ({dollars(limit.usd)}) is spent"
         if not turn.delivers:  # nobody would hear of the request, and all others would wait for its answer
             raise ProviderError(f"{reason}, and a replay does not ask for more", ErrorClass.BUDGET, None, False)
         request = self._request(limit, day, reason)
+        # A workflow's budget is not filled up again overnight.
+        seconds = _until_tomorrow(day) if limit.day is None else WORKFLOW_SECONDS
         denied = held = False
         deliveries: list[str] = []
 
@@ -117,7 +127,7 @@ class Purse:
             held = spent.spent_usd < limit.usd + spent.extra_usd
             if held or (earlier is not None and earlier.status in ("pending", "denied")):
                 return
-            deliveries = await put_request(conn, request, approvers, _until_tomorrow(day))
+            deliveries = await put_request(conn, request, approvers, seconds)
             await ask_for_more(conn, spent, request.approval_id)
 
         assert request.here is not None
@@ -129,7 +139,7 @@ class Purse:
             raise ProviderError(why, ErrorClass.RATE_LIMIT, HELD_SECONDS, False)
         if denied:
             raise ProviderError(f"{reason}, and more was not granted", ErrorClass.BUDGET, None, False)
-        raise ProviderError(reason, ErrorClass.BUDGET, _until_tomorrow(day), False)
+        raise ProviderError(reason, ErrorClass.BUDGET, seconds, False)
 
     def _request(self, limit: Limit, day: datetime, reason: str) -> Request:
         turn = self._turn
@@ -140,7 +150,7 @@ class Purse:
             session_id=turn.lease.session_id,
             turn_id=turn.id,
             category=BUDGET,
-            summary=f"{reason}; allow {dollars(limit.usd)} more today?",
+            summary=f"{reason}; allow {dollars(limit.usd)} more{'' if limit.day else ' today'}?",
             risk="medium",
             payload={
                 "agent_group_id": turn.agent_group_id,
@@ -150,13 +160,16 @@ class Purse:
             },
             agent=turn.folder,
             here=Place(here.channel_type, here.platform_id, here.thread_id, public),
-            waiting=f"I have to pause: {reason}. Whoever runs me was asked for more; I go on then, or tomorrow.",
+            waiting=f"I have to pause: {reason}. Whoever runs me was asked for more; I go on then"
+            f"{'.' if limit.day else ', or tomorrow.'}",
         )
 
 
 def _whose(folder: str, user_id: str) -> str:
     if user_id.startswith(TASK):
         return f"task {short(user_id)} of {folder}"
+    if user_id.startswith(WORKFLOW):
+        return f"workflow {short(user_id)}"
     return folder if user_id == EVERYBODY else f"{folder} for {named(user_id)}"
 
 

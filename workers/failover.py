@@ -26,6 +26,10 @@ class Choice:
         provider, _, model = text.partition(":")
         return cls(provider.strip(), model.strip() or None)
 
+    def __str__(self) -> str:
+        """As it is parsed: without the options."""
+        return self.provider if self.model is None else f"{self.provider}:{self.model}"
+
 
 def choices(
     session: AnyRow,
@@ -60,6 +64,10 @@ def check_choice(registry: Registry, provider: str | None, model: str | None) ->
     if provider is not None and provider not in registry.providers.names:
         installed = ", ".join(registry.providers.names)
         raise RefusedError(f"there is no provider {provider!r} here; installed: {installed}")
+    check_model(model)
+
+
+def check_model(model: str | None) -> None:
     if model is not None and not (0 < len(model) <= MAX_MODEL and model.isprintable()):
         raise RefusedError(f"a model's name has 1 to {MAX_MODEL} characters that can be seen")
 

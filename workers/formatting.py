@@ -116,6 +116,9 @@ def _attachment(attachment: Any) -> str:
 def _section(message: Asked, facts: TaskFacts | None) -> str:
     content = message.content
     match message.kind:
+        case "task" if isinstance(stage := content.get("workflow"), dict):
+            lines = [f"[WORKFLOW: {escape(_one_line(stage.get('stage', 'stage')))}]"]
+            lines.append(_unheaded(escape(_clean(str(content.get("prompt") or "")))))
         case "task":
             lines = ["[SCHEDULED TASK]"]
             if message.scheduled_for is not None:

@@ -13,12 +13,13 @@ from adapters.contracts import ParkedError
 from adapters.policy import Policy
 from adapters.risk import Intent, Judgement, judge, judge_diff
 from adapters.station import Permission
+from adapters.tool_port import Concern
 from models.base import AnyRow, new_id, storable_json
 from models.consent import find_approval
 from models.database import Database
 from models.turns import Step, count_steps, find_step, finish_step
 from models.upsert import insert_ignoring
-from workers.consent.approvals import Consent, Wish
+from workers.consent.approvals import Consent
 from workers.journal import Journal
 
 KEY: Final = "intent:"
@@ -75,9 +76,9 @@ class FleetGuard:
         step = await self._step(tool, redactor.value(json.loads(written)))
         if step.status == "failed":
             return Permission("deny", step.output["text"], **facts)  # type: ignore[arg-type]
-        wish = Wish(judgement.category, f"to {summary}", judgement.risk)
+        concern = Concern(judgement.category, f"to {summary}", judgement.risk)
         try:
-            verdict = await self._consent.take(step.id, tool, step.input, wish)
+            verdict = await self._consent.take(step.id, tool, step.input, concern)
         except ParkedError as parked:
             self.parked = parked
             return Permission("wait", WAIT, **facts)  # type: ignore[arg-type]

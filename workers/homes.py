@@ -7,7 +7,6 @@ import asyncio
 import fcntl
 import os
 import socket
-import subprocess
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -17,6 +16,7 @@ from typing import Final
 import structlog
 
 from adapters.providers.cli.home import unpack
+from adapters.removal import remove_tree
 from models.base import new_id
 
 log = structlog.get_logger()
@@ -85,7 +85,7 @@ class Homes:
         for machine in self._all.iterdir():
             with suppress(OSError):  # another machine tidies as well
                 if machine != self._root and machine.stat().st_mtime < time.time() - FORGOTTEN_SECONDS:
-                    _run("rm", "-rf", "--", str(machine))
+                    remove_tree(machine)
         for folder in self._root.iterdir():
             with suppress(OSError):
                 lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -103,16 +103,3 @@ def _remove(folder: Path, lock: int) -> None:
         remove_tree(folder)
     finally:
         os.close(lock)
-
-
-def remove_tree(folder: Path) -> None:
-    """By rm: an agent may have made more folders within each other than Python's own way can go, or closed some."""
-    if not _run("rm", "-rf", "--", str(folder)):
-        _run("chmod", "-R", "u+rwX", "--", str(folder))
-        if not _run("rm", "-rf", "--", str(folder)):
-            log.warning("home.not_removed", folder=str(folder))
-
-
-def _run(*command: str) -> bool:
-    env = {"PATH": os.defpath, "LC_ALL": "C"}
-    return subprocess.run(command, env=env, capture_output=True, check=False).returncode == 0  # noqa: S603

@@ -31,6 +31,7 @@ from workers.formatting import TaskFacts
 from workers.model_journal import Recalled, recall
 from workers.settings import Settings
 from workers.taking import is_lost, take
+from workers.workflows.assignment import Assignment, assigned
 
 _INSERT_TURN = insert(Turn.__table__)  # type: ignore[arg-type]
 _INSERT_EVENT = insert(Event.__table__)  # type: ignore[arg-type]
@@ -75,6 +76,7 @@ class OpenedTurn:
     # What was said to another session is said here again; and what is said leaves only if `delivers`.
     replay_of: str | None = None
     delivers: bool = True
+    assignment: Assignment | None = None  # of a workflow
     opened: float = field(default_factory=time.monotonic)
 
     def clock(self) -> datetime:
@@ -194,6 +196,7 @@ async def open_next(
         leftover=taken.leftover,
         replay_of=session.replay_of,
         delivers=session.delivers,
+        assignment=await assigned(conn, session_id, messages) if session.workflow_id is not None else None,
     )
 
 

@@ -6,6 +6,7 @@ from adapters.events import Progress
 from adapters.policy import Policy
 from adapters.registry import AnyProvider
 from adapters.station import ProgramProvider
+from adapters.tool_port import Beside
 from adapters.workspace import Workspace
 from workers.actions.caller import Caller
 from workers.consent.approvals import Consent
@@ -16,6 +17,7 @@ from workers.runtime import Runtime
 from workers.toolbox import Equipment, JournaledToolBox
 from workers.toolset import start_servers, tools_of
 from workers.watchdog import Watchdog
+from workers.workflows.toolset import tools_for
 
 
 async def outfit(
@@ -26,6 +28,7 @@ async def outfit(
     provider: AnyProvider,
     policy: Policy,
     workspace: Workspace,
+    beside: Beside,
     servers: AsyncExitStack,
     key_prefix: str,
 ) -> JournaledToolBox:
@@ -36,6 +39,8 @@ async def outfit(
     tools = tools_of(runtime.registry, policy, sandboxed=sandbox is not None)
     if is_program:
         tools = {name: tool for name, tool in tools.items() if name not in OWN_TOOLS}
+    if turn.assignment is not None:
+        tools = tools_for(turn.assignment, tools, runtime)
     if policy.mcp_servers:
         external = await start_servers(servers, policy, sandbox, workspace.root, tools)
         tools |= external.tools
@@ -48,7 +53,7 @@ async def outfit(
         journal,
         watchdog,
         caller,
-        Equipment(workspace, runtime.outbox.root, runtime.web, runtime.redactor, sandbox),
+        Equipment(workspace, runtime.outbox.root, runtime.web, runtime.redactor, sandbox, beside),
         Consent(runtime.db, runtime.bells, journal, caller, runtime.settings.approval_seconds),
         key_prefix=key_prefix,
         reports=not is_program,

@@ -18,7 +18,7 @@ from workers.refusals import RefusedError
 MESSAGES: Final = "messages"
 INGEST: Final = "messages.ingest"
 TASKS: Final = frozenset(
-    {INGEST, "agent.wake", "delivery.send", "delivery.settle", "upkeep.sweep", "upkeep.prune"}
+    {INGEST, "agent.wake", "delivery.send", "delivery.settle", "upkeep.sweep", "upkeep.prune", "workflow.advance"}
 )  # a test compares them with the app's
 # kombu keeps messages of a priority in lists of their own, of which workers read those of these steps.
 SEPARATOR: Final = "\x06\x16"

@@ -50,6 +50,7 @@ from models.rounds import begin_round
 from workers.archive import Archive, ArchiveError
 from workers.scratch import tidy_scratch
 from workers.settings import Settings
+from workers.workflows.tidying import tidy_workflows
 
 log = structlog.get_logger()
 
@@ -232,6 +233,7 @@ async def prune_round(db: Database, settings: Settings) -> Pruned:
     except ArchiveError as error:
         log.error("prune.stopped", why=str(error))
     await tidy_scratch(db, settings.workspace_root)
+    await tidy_workflows(db, settings.workspace_root)
     done = pruning.pruned
     if done.total:
         log.info("prune.removed", total=done.total, whole=done.whole, rows=dict(done.rows))

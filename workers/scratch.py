@@ -16,10 +16,10 @@ from typing import Final
 from sqlalchemy import select
 
 from adapters.errors import WorkspaceError
+from adapters.removal import remove_tree
 from models.base import new_id
 from models.database import Database
 from models.sessions import Session
-from workers.homes import remove_tree
 
 FOLDER: Final = ".replays"  # beside the workspaces; no agent's folder begins with a dot
 MAX_BYTES: Final = 200 << 20

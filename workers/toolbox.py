@@ -23,7 +23,7 @@ from adapters.errors import ToolError
 from adapters.events import QuestionAsked, ToolProgress, ToolResult
 from adapters.redaction import Redactor
 from adapters.sandbox.port import Sandbox
-from adapters.tool_port import Tool, ToolContext
+from adapters.tool_port import NOTHING_BESIDE, Beside, Tool, ToolContext
 from adapters.web import Web
 from adapters.workspace import Workspace
 from models.base import AnyRow, new_id, storable
@@ -68,6 +68,7 @@ class Equipment:
     web: Web
     redactor: Redactor
     sandbox: Sandbox | None = None
+    beside: Beside = NOTHING_BESIDE
 
 
 class JournaledToolBox:
@@ -146,7 +147,7 @@ class JournaledToolBox:
             # One that waited for a person and cannot be made any more waits no longer.
             return refused if earlier is None else await self._finish(earlier.id, call_id, name, refused)
         if risky:
-            step_id, refusal = await self._approved(earlier, key, tool, arguments)
+            step_id, refusal = await self._approved(earlier, key, tool, arguments, checked)
             if refusal is not None:
                 return await self._finish(step_id, call_id, name, refusal)
         elif earlier is not None:
@@ -196,12 +197,13 @@ class JournaledToolBox:
         return tool.risky or tool.name in self._caller.policy.approve
 
     async def _approved(
-        self, earlier: AnyRow | None, key: str, tool: Tool[Any], arguments: Mapping[str, Any]
+        self, earlier: AnyRow | None, key: str, tool: Tool[Any], arguments: Mapping[str, Any], checked: Any
     ) -> tuple[str, ToolOutcome | None]:
         """The step of a call that somebody must approve, and why it is not to be run after all. Parks the turn while
         nobody has decided."""
         step_id = earlier.id if earlier is not None else await self._begin(key, tool, arguments)
-        verdict = await self.consent.take(step_id, tool.name, arguments)
+        concern = tool.concern(checked) if tool.concern is not None else None
+        verdict = await self.consent.take(step_id, tool.name, arguments, concern)
         if verdict.word == "begun" and not tool.idempotent:
             return step_id, ToolOutcome(EFFECT_UNKNOWN, ok=False)
         return step_id, ToolOutcome(verdict.why, ok=False) if verdict.word == "no" else None
@@ -269,6 +271,7 @@ class JournaledToolBox:
             web=equipment.web,
             sandbox=equipment.sandbox,
             clock=self._caller.turn.clock,
+            beside=equipment.beside,
         )
 
     async def _show_progress(self, call_id: str, name: str) -> None:

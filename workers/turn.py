@@ -18,7 +18,9 @@ from adapters.providers.instrumentation import Instrumented
 from adapters.registry import AnyProvider
 from adapters.station import ProgramProvider
 from adapters.terminal_port import Terminal
+from adapters.tool_port import NOTHING_BESIDE, Beside
 from adapters.transcript import Item, Said
+from adapters.workspace import Workspace
 from models.consent import is_awaited
 from models.database import uninterrupted
 from models.errors import LeaseLostError, StoreError
@@ -50,6 +52,7 @@ from workers.toolbox import JournaledToolBox
 from workers.typing import Typing
 from workers.verdicts import Failure
 from workers.watchdog import SilenceError, Watchdog
+from workers.workflows.assignment import GIT_ENV, workbench_of, workspace_of
 
 log = structlog.get_logger()
 
@@ -90,6 +93,8 @@ async def wake(
         return "lost"
     for message_out_id in ended.deliveries:
         runtime.bells.deliver(message_out_id)
+    if opened.assignment is not None and ended.status in ("completed", "failed", "cancelled"):
+        runtime.bells.advance(opened.assignment.workflow_id)
     if ended.wake or (opened.leftover and ended.status not in ("waiting", "parked")):
         runtime.bells.wake(ended.session_id or session_id, ended.provider or opened.provider)
     return ended.status  # type: ignore[return-value]
@@ -324,14 +329,23 @@ class _Attempt:
         """From the first tool on that may change files. (A program's is watched from its start.)"""
         if self._program is None and not self._watches:
             self._watches = True
-            workspace = await self._runtime.workspace(self._turn.folder, self._turn.scratch)
+            workspace, _ = await self._workspace()
             watch = Instrumented(await self._runtime.sandbox(), workspace.root, self._journal.add)
             await held.enter_async_context(watch)
+
+    async def _workspace(self) -> tuple[Workspace, Beside]:
+        """The agent's own folder; of a workflow's stage, the tree it works on, with its repository to be read."""
+        turn, runtime = self._turn, self._runtime
+        if turn.assignment is None or turn.assignment.tree is None:
+            return await runtime.workspace(turn.folder, turn.scratch), NOTHING_BESIDE
+        root = runtime.settings.workspace_root
+        bench = workbench_of(root, turn.assignment.workflow_id, await runtime.sandbox())
+        return await workspace_of(bench, turn.assignment), Beside((bench.repository,), GIT_ENV)
 
     async def _start(self, provider: AnyProvider, servers: AsyncExitStack) -> Query:
         """Ask the provider. Others' MCP servers, if the group has any, run until `servers` is closed."""
         turn, runtime = self._turn, self._runtime
-        workspace = await runtime.workspace(turn.folder, turn.scratch)
+        workspace, beside = await self._workspace()
         capabilities = provider.manifest.capabilities
         if isinstance(provider, ProgramProvider):  # it opens files itself
             capabilities = replace(capabilities, images=False, pdfs=False)
@@ -342,7 +356,7 @@ class _Attempt:
         self._prompt = format_prompt(turn.messages, media.notes, turn.facts)
         policy = parse_policy(turn.config)
         tools = self._tools = await outfit(
-            runtime, turn, self._journal, self._watchdog, provider, policy, workspace, servers, self._key_prefix
+            runtime, turn, self._journal, self._watchdog, provider, policy, workspace, beside, servers, self._key_prefix
         )
         given = QueryInput(
             prompt=self._prompt,
@@ -353,12 +367,15 @@ class _Attempt:
             model=turn.model,
             continuation=turn.continuation,
             cwd=str(workspace.root),
+            extra_directories=tuple(map(str, beside.readable)),
+            task=turn.assignment.planned if turn.assignment is not None else None,
             policy=policy,
             limits=Limits(seconds_silent=runtime.settings.silent_seconds),
             env={
                 "LONGSHORE_SESSION_ID": turn.lease.session_id,
                 "LONGSHORE_TURN_ID": turn.id,
                 "LONGSHORE_AGENT": turn.folder,
+                **beside.env,
             },
             options=turn.options,
         )

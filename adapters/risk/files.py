@@ -1,5 +1,5 @@
-"""Files that are asked about for their names: those that usually hold secrets, and those that say what a project
-depends on."""
+"""Files that are asked about for their names: those that usually hold secrets, those that say what a project depends
+on, and those that say how it is built and deployed."""
 
 import fnmatch
 import re
@@ -56,6 +56,13 @@ _MANIFESTS: Final = _one_of(
     *("Gemfile.lock", "composer.json", "composer.lock", "pom.xml", "build.gradle*", "environment.y*ml", "deno.lock"),
 )
 _LISTS: Final = re.compile(r"(.*/)?requirements/[^/]+\.(txt|in)")
+_DEPLOYMENTS: Final = re.compile(
+    r"(.*/)?("
+    r"\.github/(workflows|actions)/.+|\.gitlab-ci\.ya?ml|\.circleci/.+|\.travis\.yml|Jenkinsfile|azure-pipelines\.ya?ml"
+    r"|(.+\.)?Dockerfile(\..+)?|Containerfile|(docker-)?compose(\..+)?\.ya?ml|Procfile|.+\.tf|.+\.service|Chart\.yaml"
+    r"|(deploy|deployment|k8s|kubernetes|helm|charts|terraform|ansible)/.+|fly\.toml|vercel\.json|netlify\.toml|app\.ya?ml"
+    r")"
+)
 # What code names where a text begins, or goes on behind a variable: elsewhere `x.key` is no file.
 _NAMED_IN_CODE: Final = re.compile(r"(?<=['\"`}<>])[\w./~-]+")
 
@@ -93,3 +100,8 @@ def secret_in(code: str) -> str:
 def is_manifest(path: str) -> bool:
     """Whether it says what a project depends on."""
     return bool(_MANIFESTS.match(path.rsplit("/", 1)[-1]) or _LISTS.fullmatch(path))
+
+
+def is_deployment(path: str) -> bool:
+    """Whether it says how a project is built, shipped or run."""
+    return _DEPLOYMENTS.fullmatch(path) is not None

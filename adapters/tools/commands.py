@@ -36,7 +36,9 @@ async def _run_command(arguments: RunCommandArguments, context: ToolContext) -> 
         argv=tuple(arguments.argv),
         workspace=context.workspace.root,
         folder=arguments.folder,
+        env=context.beside.env,
         hosts=context.policy.hosts,
+        readable=context.beside.readable,
         limits=SandboxLimits(seconds=arguments.seconds),
     )
     try:

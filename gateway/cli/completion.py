@@ -108,6 +108,14 @@ async def _questions(conn: "AsyncConnection") -> list[str]:
     return await _waiting(conn, PendingQuestion)
 
 
+async def _workflows(conn: "AsyncConnection") -> list[str]:
+    from models.lookup import short
+    from models.spending import everybodys
+    from models.workflows import workflows_page
+
+    return [short(row.id) for row in await workflows_page(conn, everybodys, MOST)]
+
+
 async def _waiting(conn: "AsyncConnection", asked: Any) -> list[str]:
     from sqlalchemy import select
 
@@ -136,6 +144,9 @@ VALUES: Final[Mapping[str, Values]] = {
     "session": _from_rows(_sessions),
     "approval": _from_rows(_approvals),
     "question": _from_rows(_questions),
+    "workflow": _from_rows(_workflows),
+    "planner": _providers,
+    "reviewer": _providers,
     "provider": _providers,
     "fallback": _providers,
     "channel": _channels,

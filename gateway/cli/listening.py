@@ -1,11 +1,11 @@
 """Is anybody there? Whether workers read a provider's queue, and the words for when none does."""
 
 from gateway.cli.desk import Desk, err, fail, shown
-from gateway.provider_states import ask
 from models.fleet import living_processes
 from models.sessions import find_session
 from workers.bells import agent_queue
 from workers.intake.ingest import Accepted
+from workers.provider_states import ask
 
 
 async def listeners(desk: Desk, provider: str) -> list[str]:

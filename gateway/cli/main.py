@@ -36,6 +36,7 @@ CONTENTS: Final = {
         "questions": Entry("gateway.cli.questions:questions", "List what agents have asked people."),
         "answer": Entry("gateway.cli.questions:answer", "Answer a question; the agent goes on."),
         "tasks": Entry("gateway.cli.tasks:tasks", "Schedule work: once, or again and again."),
+        "foreman": Entry("gateway.cli.foreman:foreman", "Let several agents reach one goal in a repository."),
         "dead": Entry("gateway.cli.dead:dead", "Look at messages that were given up; try them again."),
         "cancel": Entry("gateway.cli.steering:cancel", "Stop the turn that a session is in."),
         "reset": Entry("gateway.cli.steering:reset", "Let a conversation begin anew."),

@@ -6,8 +6,8 @@ from adapters.contracts import Detection, Manifest
 from adapters.packages.trust import Origin
 from gateway.cli.desk import shown
 from gateway.figures import span, tokens, until
-from gateway.provider_states import Health
 from workers.governor import BucketState
+from workers.provider_states import Health
 
 
 def version_words(manifest: Manifest, detection: Detection, program: str) -> str:

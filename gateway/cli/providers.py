@@ -7,9 +7,9 @@ from rich.table import Table
 
 from gateway.cli.desk import AsJson, Desk, out, print_json, run, shown
 from gateway.cli.provider_words import health_words, limit_words, origin_words, version_words
-from gateway.provider_states import Seen, capability_words, look_at_providers
 from workers.bells import agent_queue
 from workers.events import redis_client
+from workers.provider_states import Seen, capability_words, look_at_providers
 
 _MARKS = {
     "ok": "[green]✓[/green]",

@@ -15,6 +15,7 @@ import typer
 from redis.exceptions import RedisError
 
 from adapters.providers.cli.installation import is_at_hand
+from adapters.providers.keys import NO_KEY_NEEDED, provider_with_key
 from adapters.registry import Registry
 from adapters.station import ProgramProvider
 from gateway.assistant import ensure_assistant, ensure_instructions
@@ -29,7 +30,6 @@ from gateway.cli.welcome import welcome
 from gateway.demo import ensure_demo
 from gateway.doctor import examine_sandbox
 from gateway.embedded import EmbeddedValkey, announce, free_port, withdraw
-from gateway.keys import NO_KEY_NEEDED, provider_with_key
 from gateway.supervisor import Supervisor
 from models import schema
 from models.database import database_url

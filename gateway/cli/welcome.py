@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any
 
 from adapters.events import TurnEnded
+from adapters.providers.keys import NO_KEY_NEEDED, missing_key
 from gateway.assistant import FOLDER as ASSISTANT
 from gateway.cli.desk import Desk, out, shown
 from gateway.cli.stream import EventPrinter
 from gateway.cli.token import OPERATOR
 from gateway.demo import FIRST_MESSAGE, FOLDER, REPORT, REPORT_SECONDS
-from gateway.keys import NO_KEY_NEEDED, missing_key
 from models.browsing import sessions_page
 from models.groups import find_agent_group
 from models.overview import counts

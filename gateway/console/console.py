@@ -12,9 +12,9 @@ from gateway.console.rendering.templates import environment
 from gateway.console.visitors import Guest, Sight, Visitors
 from gateway.http.api.streams import Streams
 from gateway.http.news import News
-from gateway.provider_states import Lookout
 from models.tokens import Scope
 from workers.house import House
+from workers.provider_states import Lookout
 
 # Puts an answer where the page keeps its notice, whatever the form was aimed at: the page stays as it is.
 IN_PLACE: Final = {"HX-Retarget": "#notice", "HX-Reselect": "#notice > *", "HX-Reswap": "innerHTML"}

@@ -29,11 +29,11 @@ from gateway.http.origins import Origins, listed_origins, our_names
 from gateway.http.problems import documented, explain_errors
 from gateway.http.rates import Credential, RateLimit, Rates
 from gateway.http.web import web_routes
-from gateway.provider_states import Lookout
 from models.errors import StoreError
 from models.sign_ins import find_visitor
 from models.tokens import find_bearer
 from workers.house import House
+from workers.provider_states import Lookout
 
 REDIS_SECONDS: Final = 1.0
 

@@ -21,7 +21,6 @@ from gateway.console.static_files import address_of, static_files
 from gateway.console.visitors import Visitors
 from gateway.http.api.streams import Streams
 from gateway.http.news import News
-from gateway.provider_states import Lookout
 from models import AgentGroup, Audit, MessageIn, Usage, Wiring
 from models.database import Database
 from models.errors import DatabaseDownError
@@ -34,6 +33,7 @@ from tests.support.harbour import settle_in
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
 from workers.events import redis_client
 from workers.operations.tokens import add_link, add_token, revoke
+from workers.provider_states import Lookout
 
 # For what has nothing to do with the kind of database.
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

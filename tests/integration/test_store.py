@@ -124,7 +124,7 @@ def test_migrations_go_down_and_up_again(database_url: str) -> None:
 @pytest.mark.spec("D3")
 def test_an_older_schema_is_refused_and_a_newer_one_is_not(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema, "head", lambda: "0009")
-    with pytest.raises(SchemaError, match=r"at version 0006, this release needs 0009: run `longshore migrate`"):
+    with pytest.raises(SchemaError, match=r"at version 0007, this release needs 0009: run `longshore migrate`"):
         schema.check(database_url)
     monkeypatch.undo()
     engine = create_engine(_sync(database_url))

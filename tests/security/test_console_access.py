@@ -19,7 +19,6 @@ from gateway.console.forms import wirings as wiring_form
 from gateway.console.visitors import Visitors
 from gateway.http.api.streams import Streams
 from gateway.http.news import News
-from gateway.provider_states import Lookout
 from models import AgentGroup, Approval, Audit, PendingQuestion, Wiring
 from models.people import AgentGroupMember
 from models.tokens import SCOPES
@@ -28,6 +27,7 @@ from tests.support.aboard import Aboard, come_aboard
 from tests.support.api_seeds import seed
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 from workers.events import redis_client
+from workers.provider_states import Lookout
 
 pytestmark = pytest.mark.spec("G2", "G3")
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

@@ -18,6 +18,7 @@ from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 from workers.runtime import Node, Runtime
 from workers.settings import Settings
+from workers.workflows.engine import advance
 
 
 class HeldBells:
@@ -27,6 +28,7 @@ class HeldBells:
         self.wakes: list[tuple[str, str]] = []
         self.deliveries: list[str] = []
         self.doubtful: list[str] = []
+        self.advances: list[str] = []
         self.nudges: list[str] = []
         self.told: list[Envelope] = []
 
@@ -35,6 +37,9 @@ class HeldBells:
 
     def deliver(self, message_out_id: str) -> None:
         self.deliveries.append(message_out_id)
+
+    def advance(self, workflow_id: str) -> None:
+        self.advances.append(workflow_id)
 
     def nudge(self, session_id: str) -> None:
         self.nudges.append(session_id)
@@ -97,8 +102,11 @@ class Fleet:
 
     async def settle_down(self) -> None:
         """Answer all bells until none rings."""
-        while self.bells.wakes or self.bells.deliveries or self.bells.doubtful:
+        while self.bells.wakes or self.bells.deliveries or self.bells.doubtful or self.bells.advances:
             await self.answer_wakes()
+            advances, self.bells.advances = self.bells.advances, []
+            for workflow_id in advances:
+                await advance(self.runtime, workflow_id)
             deliveries, self.bells.deliveries = self.bells.deliveries, []
             for message_out_id in deliveries:
                 await delivery.send(self.runtime, message_out_id)
@@ -113,6 +121,7 @@ class Fleet:
             self.bells.wake(wake.session_id, wake.provider)
         self.bells.deliveries += found.deliveries
         self.bells.doubtful += found.doubtful
+        self.bells.advances += found.workflows
         return found
 
     async def insert(self, table: type[Base], *rows: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import re
+import ssl
 import uuid
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -22,8 +23,8 @@ _REACTIONS = {"+1", "-1", "laugh", "confused", "heart", "hooray", "rocket", "eye
 class GithubApi(RestStandIn):
     base = "/api/v3"  # as on a server of one's own
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(tls)
         self.issues = {9, 12}  # numbers that exist
         self.comments: list[dict[str, Any]] = []
         self.reactions: list[tuple[str, str]] = []  # to what, which

@@ -16,6 +16,7 @@ from workers.events import ALL, channel_of, redis_client
 from workers.nudges import nudge_channel
 from workers.runtime import Node, Runtime
 from workers.settings import Settings
+from workers.workflows.engine import advance
 
 SWEEP_SECONDS = 0.2
 
@@ -37,6 +38,10 @@ class LivingBells:
     def settle(self, message_out_id: str) -> None:
         assert self.runtime is not None
         self._go(delivery.settle_doubtful(self.runtime, message_out_id))
+
+    def advance(self, workflow_id: str) -> None:
+        assert self.runtime is not None
+        self._go(advance(self.runtime, workflow_id))
 
     def nudge(self, session_id: str) -> None:
         self._go(self._redis.publish(nudge_channel(session_id), "look"))
@@ -84,6 +89,8 @@ async def living(settings: Settings, registry: Registry | None = None) -> AsyncI
                 fleet.ringing.wake(wake.session_id, wake.provider)
             for message_out_id in found.deliveries:
                 fleet.ringing.deliver(message_out_id)
+            for workflow_id in found.workflows:
+                fleet.ringing.advance(workflow_id)
 
     rounds = asyncio.create_task(go_round())
     try:

@@ -3,6 +3,7 @@
 A subclass says in `answer` what its platform would, and notes in `problems` what it had to refuse."""
 
 import json
+import ssl
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,11 +33,12 @@ class Said:
 
 
 class RestStandIn:
-    """`fail_next` queues misbehaviour for one request each. `scripted` answers come before that, as they are."""
+    """`fail_next` queues misbehaviour for one request each. `scripted` answers come before that, as they are. With
+    `tls`, a certificate of localhost, it is spoken to by https."""
 
     base = ""  # where the API begins
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.problems: list[str] = []
         self.asked: list[Asked] = []
         self.scripted: list[Said] = []
@@ -46,7 +48,10 @@ class RestStandIn:
         self._stopping = threading.Event()
         self._server = _Server(("127.0.0.1", 0), _Handler)
         self._server.stand_in = self
-        self.url = f"http://127.0.0.1:{self._server.server_port}{self.base}"
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
+        address = "http://127.0.0.1" if tls is None else "https://localhost"
+        self.url = f"{address}:{self._server.server_port}{self.base}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name=type(self).__name__)
         self._thread.start()
 
@@ -111,10 +116,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _handle(self) -> None:
         stand_in = self.server.stand_in
-        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        chunked = self.headers.get("transfer-encoding") == "chunked"
+        body = self._chunks() if chunked else self.rfile.read(int(self.headers.get("content-length", 0)))
         url = urlsplit(self.path)
         query = {key: values[-1] for key, values in parse_qs(url.query).items()}
-        headers = {key.lower(): value for key, value in self.headers.items()}
+        headers = {key.lower(): ", ".join(self.headers.get_all(key, ())) for key in self.headers}
         path = unquote(url.path.removeprefix(stand_in.base))
         said = stand_in.respond(Asked(self.command, path, query, headers, body))
         if said is None:
@@ -127,6 +133,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+
+    def _chunks(self) -> bytes:
+        body = b""
+        while size := int(self.rfile.readline(), 16):
+            body += self.rfile.read(size + 2)[:-2]
+        self.rfile.readline()
+        return body
 
     do_GET = do_POST = do_PUT = do_PATCH = _handle  # noqa: N815
 

@@ -16,7 +16,7 @@ import scheduler
 import workers
 from adapters import errors
 from adapters.contracts import ParkedError
-from adapters.errors import DeliveryError, ErrorClass, ProviderError
+from adapters.errors import DeliveryError, ErrorClass, GitError, ProviderError
 from adapters.providers.cli.json_rpc import RpcError
 from adapters.tools.mcp_pins import _UnpinnedError
 from workers.budget import Limit, _OverBudget
@@ -27,6 +27,7 @@ SPECIAL: dict[str, BaseException] = {
     "RpcError": RpcError(-32601, "no such method", {"method": "x"}),
     "ProviderError": ProviderError("no tokens left", ErrorClass.QUOTA, 7.5),
     "DeliveryError": DeliveryError("no", retryable=True, retry_after=3.0, may_have_arrived=True),
+    "GitError": GitError("locked", retryable=True),
     "StoppedError": StoppedError(Stop.SHUTDOWN),
     "ParkedError": ParkedError("which colour?", 300.0),
     "_UnpinnedError": _UnpinnedError("no version", "write one"),

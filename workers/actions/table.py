@@ -20,9 +20,10 @@ from adapters.actions import (
     Send,
     SendToAgent,
     SteerSession,
+    Submit,
 )
 from adapters.errors import ToolError
-from workers.actions import groups, messages, overseeing, sessions, steering, tasks
+from workers.actions import groups, messages, overseeing, sessions, steering, tasks, workflows
 from workers.actions.caller import Caller, Performed
 
 # Connection, caller, action, the step it belongs to, and the message number taken for it (if it needs one).
@@ -41,6 +42,7 @@ _PERFORMERS: Final[dict[type[Any], Performer]] = {
     ListSessions: overseeing.list_sessions,
     ReadSession: overseeing.read_session,
     SteerSession: steering.steer,
+    Submit: workflows.submit,
 }
 # A task is a message too: one to the agent's own session.
 _NUMBERED: Final = (Send, EditMessage, AddReaction, SendToAgent, ScheduleTask)

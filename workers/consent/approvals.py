@@ -13,6 +13,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import ParkedError
 from adapters.events import ApprovalRequested
+from adapters.tool_port import Concern
 from models.approvers import name_of
 from models.audit import note
 from models.base import AnyRow, storable_json
@@ -48,15 +49,6 @@ _ACTS: Final = {BUDGET: Act.RAISE_BUDGET, ACCESS: Act.ADMIT}
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What somebody is asked to approve, in words."""
-
-    category: str
-    summary: str
-    risk: Literal["low", "medium", "high"]
-
-
-@dataclass(frozen=True)
 class Verdict:
     """`go`: approved, and the approval is used up by this. `begun`: an earlier attempt has used it. `no`: `why` not."""
 
@@ -74,13 +66,15 @@ class Consent:
         self._caller = caller
         self._seconds = seconds
 
-    async def take(self, step_id: str, tool: str, arguments: Mapping[str, Any], wish: Wish | None = None) -> Verdict:
-        """Whether the call may be made. ParkedError: nobody has decided yet. `wish` is for people: what it is about, if
-        the call's own words do not say it best."""
+    async def take(
+        self, step_id: str, tool: str, arguments: Mapping[str, Any], concern: Concern | None = None
+    ) -> Verdict:
+        """Whether the call may be made. ParkedError: nobody has decided yet. `concern` is for people: what it is about,
+        if the call's own words do not say it best."""
         payload = self._payload(tool, arguments)
         approval = await self._db.read(lambda conn: find_approval(conn, step_id))
         if approval is None:
-            await self._ask(step_id, tool, payload, wish)
+            await self._ask(step_id, tool, payload, concern)
             raise ParkedError(f"{tool} waits for approval", self._seconds)
         left = (approval.expires_at - approval.at).total_seconds()
         if approval.status == "pending" and left > 0:
@@ -120,18 +114,18 @@ class Consent:
         payload: dict[str, Any] = json.loads(storable_json({"tool": tool, "arguments": dict(arguments), **whose}))
         return payload
 
-    async def _ask(self, step_id: str, tool: str, payload: dict[str, Any], wish: Wish | None) -> None:
+    async def _ask(self, step_id: str, tool: str, payload: dict[str, Any], concern: Concern | None) -> None:
         words = ", ".join(f"{key}={value}" for key, value in payload["arguments"].items())
-        wish = wish or Wish(TOOL, f"{tool}({words})", "high")
-        summary = one_line(f"{self._caller.turn.folder} wants {wish.summary}", SUMMARY_LIMIT)
+        concern = concern or Concern(TOOL, f"{tool}({words})", "high")
+        summary = one_line(f"{self._caller.turn.folder} wants {concern.summary}", SUMMARY_LIMIT)
         here, registry = self._caller.reply_to, self._caller.registry
         request = Request(
             approval_id=step_id,
             session_id=self._caller.session_id,
             turn_id=self._journal.turn_id,
-            category=wish.category,
+            category=concern.category,
             summary=summary,
-            risk=wish.risk,
+            risk=concern.risk,
             payload=payload,
             agent=self._caller.turn.folder,
             asked_by=self._caller.people,
@@ -146,7 +140,9 @@ class Consent:
             nonlocal deliveries
             deliveries = await put_request(conn, request, approvers, self._seconds)
 
-        event = ApprovalRequested(id=step_id, category=wish.category, summary=summary, risk=wish.risk, context=payload)
+        event = ApprovalRequested(
+            id=step_id, category=concern.category, summary=summary, risk=concern.risk, context=payload
+        )
         await self._journal.write(work, activity="awaiting human", events=[event])
         for message_out_id in deliveries:
             self._bells.deliver(message_out_id)

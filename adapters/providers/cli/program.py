@@ -158,7 +158,7 @@ def command_of(
         workspace=Path(given.cwd),
         env={**env, **given.env},
         hosts=given.policy.hosts,
-        readable=tuple(readable),
+        readable=(*readable, *map(Path, given.extra_directories)),
         home=station_of(given).home,
         doors=tuple(doors),
         limits=LIMITS,

@@ -7,8 +7,8 @@ from fastapi import APIRouter, Response
 
 from gateway.console.console import Console
 from gateway.console.visitors import Guest
-from gateway.provider_states import Seen, capability_words
 from workers.bells import agent_queue
+from workers.provider_states import Seen, capability_words
 
 
 def providers_pages(console: Console) -> APIRouter:

@@ -22,8 +22,8 @@ from gateway.http.api.wirings import wiring_routes
 from gateway.http.callers import Doorkeeper
 from gateway.http.news import News
 from gateway.http.problems import documented
-from gateway.provider_states import Lookout
 from workers.house import House
+from workers.provider_states import Lookout
 
 
 def api_routes(house: House, door: Doorkeeper, news: News, streams: Streams, lookout: Lookout) -> APIRouter:

@@ -9,8 +9,8 @@ from pydantic import BaseModel, Field
 
 from gateway.http.api.forms import Page
 from gateway.http.callers import Caller, Doorkeeper
-from gateway.provider_states import Lookout, Seen
 from workers.governor import BucketState
+from workers.provider_states import Lookout, Seen
 
 
 class HealthView(BaseModel):

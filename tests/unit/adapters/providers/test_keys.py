@@ -1,11 +1,8 @@
 """Which provider a machine begins with: the one whose key is set."""
 
-from pathlib import Path
-
 import pytest
 
-from gateway.assistant import ensure_instructions
-from gateway.keys import missing_key, provider_with_key
+from adapters.providers.keys import missing_key, provider_with_key
 
 pytestmark = pytest.mark.spec("G6")
 
@@ -28,13 +25,3 @@ def test_what_is_missing_is_named() -> None:
     assert missing_key("anthropic", {}) == "ANTHROPIC_API_KEY"
     assert missing_key("anthropic", {"ANTHROPIC_API_KEY": "k"}) is None
     assert missing_key("scripted", {}) is None
-
-
-def test_instructions_are_written_once_and_never_over_somebodys_own(tmp_path: Path) -> None:
-    root = tmp_path / "workspaces"
-    ensure_instructions(root)
-    file = root / "assistant" / "AGENTS.md"
-    assert "ask_user_question" in file.read_text()
-    file.write_text("mine")
-    ensure_instructions(root)
-    assert file.read_text() == "mine"

@@ -1,0 +1,136 @@
+"""`longshore foreman`: several agents, one result. To begin such a workflow, watch it, stop it and let it go on."""
+
+import math
+from typing import Annotated, Any
+
+import typer
+from rich.table import Table
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from gateway.cli.desk import BY, AsJson, Desk, fail, out, print_done, print_json, run, shown
+from gateway.cli.foreman_roles import roles
+from gateway.cli.foreman_run import MOST_MINUTES, run_foreman
+from gateway.cli.foreman_showing import print_diff, print_workflow
+from gateway.cli.foreman_watching import one_workflow, view_of, watched
+from gateway.cli.foreman_words import STATES, how_far, line_of
+from gateway.figures import ago
+from gateway.workflow_data import workflow_data, workflow_facts
+from models.base import AnyRow
+from models.lookup import short
+from models.spending import everybodys
+from models.workflows import workflows_page
+from workers.operations import workflows as operations
+from workers.workflows.view import look
+
+foreman = typer.Typer(help="Several agents, one result: plan, build, check, review, merge.", no_args_is_help=True)
+foreman.command("run")(run_foreman)
+foreman.command("roles")(roles)
+
+Handle = Annotated[str, typer.Argument(metavar="ID", help="the workflow's id (its end is enough)")]
+
+
+@foreman.command("list")
+def list_workflows(
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="at most so many")] = 20, as_json: AsJson = False
+) -> None:
+    """List workflows, the latest first."""
+
+    async def command(desk: Desk) -> None:
+        async def read(conn: AsyncConnection) -> list[tuple[AnyRow, str]]:
+            rows = await workflows_page(conn, everybodys, limit)
+            return [(row, await _standing(conn, row)) for row in rows]
+
+        found = await desk.db.read(read)
+        if as_json:
+            print_json([workflow_facts(row) for row, _ in found])
+        elif not found:
+            out.print("no workflows yet. Begin one:\n  [bold]longshore foreman run --repo . --goal '…'[/bold]")
+        else:
+            out.print(_table(found))
+
+    run(command)
+
+
+async def _standing(conn: AsyncConnection, row: AnyRow) -> str:
+    if row.status != "running":
+        return row.outcome or ""
+    seen = await look(conn, row.id)
+    return how_far(seen) if seen is not None else ""
+
+
+def _table(found: list[tuple[AnyRow, str]]) -> Table:
+    table = Table(box=None, header_style="dim")
+    for name in ("id", "agent", "goal", "state", "", "begun"):
+        table.add_column(name, no_wrap=name in ("id", "state", "begun"))
+    for row, standing in found:
+        state = f"[{STATES[row.status]}]{row.status}[/]"
+        goal, words = shown(line_of(row.goal, 80)), shown(line_of(standing, 120))
+        table.add_row(short(row.id), shown(row.folder), goal, state, words, ago(row.created_at))
+    return table
+
+
+@foreman.command("show")
+def show(
+    workflow: Handle,
+    diff: Annotated[bool, typer.Option("--diff", help="the change itself: the whole, or what there is so far")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Everything about one: who does what, its tasks, their stages, what was found, what it has cost."""
+
+    async def command(desk: Desk) -> None:
+        view = await view_of(desk, await one_workflow(desk, workflow))
+        if as_json:
+            change: dict[str, Any] = {"diff": view.diff} if diff else {}
+            print_json(workflow_data(view) | change)
+        elif diff:
+            print_diff(view)
+        else:
+            print_workflow(view)
+
+    run(command)
+
+
+@foreman.command("watch")
+def watch(workflow: Handle, as_json: AsJson = False) -> None:
+    """Watch one until it is over. Ctrl-C stops watching, and nothing else.
+
+    Exits with 0 if the goal was reached, else with 1. With --json: one document when it is over."""
+
+    async def command(desk: Desk) -> None:
+        await watched(desk, await one_workflow(desk, workflow), as_json=as_json)
+
+    run(command)
+
+
+@foreman.command("cancel")
+def cancel(workflow: Handle, as_json: AsJson = False) -> None:
+    """Stop one: all that runs for it is given up, and nothing is merged."""
+
+    async def command(desk: Desk) -> None:
+        workflow_id = await one_workflow(desk, workflow)
+        done = await operations.cancel(desk, BY, workflow_id)
+        print_done(done.text, as_json, workflow=workflow_id)
+        if not as_json:
+            out.print(f"go on after all: [bold]longshore foreman restart {short(workflow_id)}[/bold]")
+
+    run(command, broker=True)
+
+
+@foreman.command("restart")
+def restart(
+    workflow: Handle,
+    minutes: Annotated[float, typer.Option(help="so long it may take from now on")] = operations.MINUTES,
+    as_json: AsJson = False,
+) -> None:
+    """Let one that failed or was cancelled go on where it stopped: what is done stays done."""
+    if not (math.isfinite(minutes) and 0 < minutes <= MOST_MINUTES):
+        fail(f"--minutes must be more than 0, and at most {MOST_MINUTES} (two weeks)", 2)
+
+    async def command(desk: Desk) -> None:
+        workflow_id = await one_workflow(desk, workflow)
+        done = await operations.restart(desk, BY, workflow_id, minutes=minutes)
+        print_done(done.text, as_json, workflow=workflow_id)
+        if not as_json:
+            out.print(f"watch it: [bold]longshore foreman watch {short(workflow_id)}[/bold]")
+
+    run(command, broker=True)

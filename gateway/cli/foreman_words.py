@@ -1,0 +1,119 @@
+"""What a foreman's workflow has come to, in words and marks for a terminal. What agents, programs and repositories have
+said is shown without anything that could steer the terminal."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from rich.text import Text
+
+from gateway.cli.desk import visible
+from gateway.cli.questions import numbered, options_of
+from gateway.figures import money, span
+from models.base import AnyRow
+from models.lookup import short
+from workers.workflows.spec import Spec, Target, Who
+from workers.workflows.view import StageView, TaskView, WorkflowView
+
+MARKS: Final = {
+    "running": ("…", "cyan"),
+    "waiting": ("?", "yellow"),
+    "completed": ("✓", "green"),
+    "negative": ("✗", "yellow"),
+    "failed": ("✗", "red"),
+    "cancelled": ("-", "dim"),
+    "replaced": ("↻", "dim"),
+}
+STATES: Final = {"running": "cyan", "completed": "green", "failed": "red", "cancelled": "yellow"}
+_LINE: Final = 100  # characters of what may be of any length, where it stands in a line
+
+
+def line_of(text: object, most: int = _LINE) -> str:
+    """Of any text, one harmless line."""
+    line = " ".join(visible(str(text)).split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+
+
+def named(who: Who) -> str:
+    return f"{who.provider}:{who.model}" if who.model else who.provider
+
+
+def worker_of(stage: StageView) -> str:
+    return f"{stage.provider}:{stage.model}" if stage.model else stage.provider
+
+
+def trail(stages: Iterable[StageView], most: int = 8) -> Text:
+    """The stages of one task, each with how it ended; of many the latest."""
+    steps = list(stages)
+    text = Text("… " if len(steps) > most else "", style="dim")
+    for number, stage in enumerate(steps[-most:]):
+        mark, style = MARKS[stage.state]
+        text.append(" " * bool(number)).append(f"{stage.name} ", style="dim").append(mark, style=style)
+    return text
+
+
+def took(stage: StageView, view: WorkflowView) -> str:
+    return span(((stage.ended_at or view.row.at) - stage.started_at).total_seconds())
+
+
+def cost_of(stages: Iterable[StageView]) -> str:
+    costs = [stage.spent.cost_usd for stage in stages if stage.spent is not None]
+    known = [cost for cost in costs if cost is not None]
+    return money(sum(known)) if known else "?" if costs else ""
+
+
+def at_work(stage: StageView) -> str:
+    """What it is at, or what it came to."""
+    if stage.state == "waiting":
+        return "waits for you"
+    if stage.state == "running":
+        return line_of(stage.doing or "waits for a worker")
+    return line_of(stage.in_words)
+
+
+def how_far(view: WorkflowView) -> str:
+    """In a few words, of one that runs."""
+    if view.waiting or view.questions:
+        return "waits for you"
+    if not view.tasks or view.stages[-1].kind in ("merge", "publish"):
+        return view.stages[-1].name if view.stages else "about to begin"
+    return f"{sum(task.is_done for task in view.tasks)} of {len(view.tasks)} tasks done"
+
+
+def goes_to(target: Target, repository: str) -> str:
+    if not target.pull_request:
+        return f"branch {target.branch} of {repository}"
+    into = f" into {target.into}" if target.into else ""
+    return f"a pull request from {target.branch}{into}, pushed to {target.remote}"
+
+
+def roles_of(spec: Spec) -> list[tuple[str, str, str]]:
+    """What is done, by whom, and why by them."""
+    found = [("plans", named(spec.planner), spec.planner.why)]
+    found += [("builds", named(one), one.why) for one in spec.builders]
+    for builder, one in spec.reviewers.items():
+        whose = f" (what {builder} has built)" if len(spec.reviewers) > 1 else ""
+        found.append((f"reviews{whose}", named(one), one.why))
+    return found
+
+
+def waits(view: WorkflowView) -> list[tuple[str, str]]:
+    """What waits for a person, and what to type."""
+    found = [
+        (line_of(f"{ask.category}: {ask.summary}", 300), f"longshore approve {short(ask.id)}") for ask in view.waiting
+    ]
+    return found + [(_asked(one), f"longshore answer {short(one.id)} {_example(one)}") for one in view.questions]
+
+
+def _asked(row: AnyRow) -> str:
+    title, text = row.question.get("title") or "", row.question.get("text") or ""
+    said = title if text in ("", title) else f"{title} {text}"
+    options = numbered(options_of(row))
+    return line_of(f"{said} ({options})" if options else said, 300)
+
+
+def _example(row: AnyRow) -> str:
+    return "1" if options_of(row) else "'…'"
+
+
+def title_of(task: TaskView) -> str:
+    return line_of(task.title)

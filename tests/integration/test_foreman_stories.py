@@ -1,0 +1,223 @@
+"""What may happen to a foreman on the way: failures, conflicts, risks, somebody who changes their mind."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import update
+
+from models import MessageIn, Stage, Workflow
+from tests.integration.conftest import MakeFleet
+from tests.support.foremen import (
+    CALC,
+    MENDED,
+    PLAN,
+    begin,
+    foreman,
+    git,
+    make_repository,
+    say,
+    seen,
+    writes,
+)
+from tests.support.servers import private_folder
+from workers.operations import workflows
+from workers.refusals import RefusedError
+from workers.workflows.engine import advance
+from workers.workflows.starting import Wanted, start
+
+pytestmark = [pytest.mark.spec("O1"), pytest.mark.parametrize("database_kind", ["sqlite"])]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    made = private_folder()
+    yield made
+    shutil.rmtree(made)
+
+
+@pytest.fixture
+def repository(folder: Path) -> Path:
+    return make_repository(folder / "repo")
+
+
+async def test_checks_that_fail_go_back_and_three_failures_end_in_an_honest_stop(
+    make_fleet: MakeFleet, folder: Path, repository: Path
+) -> None:
+    fleet = await foreman(make_fleet, folder, smith=writes("calc.py", CALC.replace("a - b", "a * b")))
+    started = await begin(fleet, repository)
+    await fleet.settle_down()
+    view = await seen(fleet, started)
+    assert [(stage.kind, stage.state) for stage in view.stages][2:] == [
+        ("build", "completed"),
+        ("check", "negative"),
+        ("fix", "completed"),
+        ("check", "negative"),
+        ("fix", "completed"),
+        ("check", "negative"),
+    ]
+    assert view.row.status == "failed"
+    assert view.row.outcome.startswith("“Mend add” was given up after 3 tries by smith: `python3 -m unittest` failed")
+    assert "FAILED (failures=1)" in view.row.outcome
+    smith = fleet.runtime.registry.providers.get("smith")
+    assert "AssertionError: 6 != 5" in smith.prompts[1]  # type: ignore[union-attr]
+    assert not view.waiting
+    assert git(repository, "branch", "--list", "longshore/*") == ""
+
+
+async def test_it_goes_on_where_it_stopped_when_somebody_wants_it_to(
+    make_fleet: MakeFleet, folder: Path, repository: Path
+) -> None:
+    fleet = await foreman(make_fleet, folder, smith="I did nothing.")
+    started = await begin(fleet, repository)
+    await fleet.settle_down()
+    view = await seen(fleet, started)
+    assert "nothing was changed" in view.row.outcome
+    fleet.runtime.registry.providers.get("smith").script = writes("calc.py", MENDED)  # type: ignore[union-attr]
+    done = await workflows.restart(fleet.runtime, "cli", started.workflow_id)
+    assert "goes on" in done.text
+    await fleet.settle_down()
+    await say(fleet, approve=True)
+    view = await seen(fleet, started)
+    assert view.row.status == "completed"
+    assert len([stage for stage in view.stages if stage.kind == "plan"]) == 1, "what is done stays done"
+    with pytest.raises(RefusedError, match="nothing to restart"):
+        await workflows.restart(fleet.runtime, "cli", started.workflow_id)
+
+
+async def test_tasks_that_conflict_are_put_together_by_whoever_comes_second(
+    make_fleet: MakeFleet, folder: Path, repository: Path
+) -> None:
+    plan = PLAN.replace(
+        '        - {key: mend-add, title: Mend add, goal: add adds, acceptance: ["add(2, 3) is 5"]}\n',
+        "        - {key: one, title: Mend add, goal: add adds, acceptance: [it adds]}\n"
+        "        - {key: two, title: Say what it is, goal: add says what it does, acceptance: [it does]}\n",
+    )
+    documented = CALC.replace("return a - b", 'return b + a  # "sum"')
+    both = CALC.replace("return a - b", 'return a + b  # "sum"')
+    resolved = writes("calc.py", both).replace("- play:", "- when: conflict markers\n  play:")
+    fleet = await foreman(make_fleet, folder, judge=plan, other=resolved + writes("calc.py", documented))
+    started = await begin(fleet, repository, builders=("smith", "other"))
+    await fleet.settle_down()
+    await say(fleet, approve=True)
+    view = await seen(fleet, started)
+    assert view.row.status == "completed", view.row.outcome
+    merges = [stage for stage in view.stages if stage.kind == "merge"]
+    assert [(stage.state, stage.output.get("task")) for stage in merges] == [("negative", "two"), ("completed", None)]
+    assert merges[0].output["conflicts"] == ["calc.py"]
+    assert git(repository, "show", f"{started.spec.target.branch}:calc.py") + "\n" == both
+    reviews = [stage for stage in view.stages if stage.kind == "review" and stage.task == "two"]
+    assert len(reviews) == 2, "what was put together is reviewed again"
+
+
+@pytest.mark.spec("P14")
+async def test_each_risky_thing_in_a_change_is_asked_for_by_itself(
+    make_fleet: MakeFleet, folder: Path, repository: Path
+) -> None:
+    script = (
+        writes("calc.py", MENDED)[: -len("  - answer: Done.\n")]
+        + "  - tool: write_file\n    with: {path: requirements.txt, content: 'leftpad==1'}\n"
+        + "  - tool: write_file\n    with: {path: .github/workflows/ci.yml, content: 'on: push'}\n  - answer: Done.\n"
+    )
+    fleet = await foreman(make_fleet, folder, smith=script)
+    started = await begin(fleet, repository)
+    await fleet.settle_down()
+    asked = []
+    while waiting := await say(fleet, approve=True):
+        asked += waiting
+    assert [row.category for row in asked] == ["merge", "dependency", "deploy"]
+    assert len({row.payload["arguments"]["commit"] for row in asked}) == 1
+    assert "requirements.txt +1 -0" in asked[1].payload["arguments"]["files"]
+    assert (await seen(fleet, started)).row.status == "completed"
+
+
+async def test_a_merge_without_approval_is_impossible_even_if_the_clerk_is_told_to(
+    make_fleet: MakeFleet, folder: Path, repository: Path
+) -> None:
+    """As if a row had been tampered with: the order to publish comes without the asks before it."""
+    fleet = await foreman(make_fleet, folder)
+    started = await begin(fleet, repository)
+    await fleet.settle_down()
+    [stage] = [row for row in await fleet.rows(Stage) if row.kind == "publish"]
+    await workflows.cancel(fleet.runtime, "cli", started.workflow_id)
+    await workflows.restart(fleet.runtime, "cli", started.workflow_id)
+    await advance(fleet.runtime, started.workflow_id)
+    [again] = [row for row in await fleet.rows(Stage) if row.kind == "publish" and row.status == "running"]
+    assert again.id != stage.id
+    await fleet.execute(
+        update(MessageIn)
+        .where(MessageIn.id == again.id)
+        .values(content={"prompt": '{"tool": "publish", "asks": []}', "workflow": {"stage": "publish"}})
+    )
+    await fleet.settle_down()
+    view = await seen(fleet, started)
+    assert view.row.status == "failed"
+    assert "nobody has approved this (merge)" in view.row.outcome
+    assert git(repository, "branch", "--list", "longshore/*") == ""
+
+
+async def test_a_branch_that_has_moved_is_merged_onto_and_asked_about_again(
+    make_fleet: MakeFleet, folder: Path, repository: Path
+) -> None:
+    fleet = await foreman(make_fleet, folder)
+    started = await begin(fleet, repository, branch="main")
+    await fleet.settle_down()
+    (repository / "other.py").write_text("x = 1\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "Meanwhile")
+    meanwhile = git(repository, "rev-parse", "HEAD")
+    await say(fleet, approve=True)
+    view = await seen(fleet, started)
+    assert view.row.status == "running"
+    assert len(view.waiting) == 1, "another commit needs another yes"
+    await say(fleet, approve=True)
+    view = await seen(fleet, started)
+    assert view.row.status == "completed", view.row.outcome
+    assert git(repository, "rev-parse", "main^1") == meanwhile
+    assert (repository / "calc.py").read_text() == MENDED, "the branch is checked out: its files follow"
+    assert (repository / "other.py").exists()
+
+
+async def test_what_cannot_be_done_is_refused_before_anything_begins(
+    make_fleet: MakeFleet, folder: Path, repository: Path
+) -> None:
+    fleet = await foreman(make_fleet, folder)
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"goal": "  "}, "say what is to be reached"),
+        ({"repository": folder}, "repository"),
+        ({"base": "nowhere"}, "nowhere"),
+        ({"builders": ("nobody",)}, "there is no provider 'nobody'"),
+        ({"pull_request": True}, "LONGSHORE_GITHUB_TOKEN"),
+        ({"into": "main"}, "--pull-request"),
+        ({"tries": 0}, "tries: 0 is not between 1 and 20"),
+        ({"agent": "nobody"}, "there is no agent 'nobody'"),
+    ]
+    for changes, why in bad:
+        wanted: dict[str, Any] = {"repository": repository, "goal": "add must add", "builders": ("smith",)}
+        with pytest.raises(RefusedError, match=why):
+            await start(fleet.runtime, "cli", Wanted(**{"planner": "judge", "reviewer": "critic"} | wanted | changes))
+    assert await fleet.rows(Workflow) == []
+
+
+async def test_a_repository_without_a_test_command_says_what_to_do(make_fleet: MakeFleet, folder: Path) -> None:
+    repository = make_repository(folder / "bare", {"README": "hello\n"})
+    fleet = await foreman(make_fleet, folder)
+    started = await begin(fleet, repository)
+    await fleet.settle_down()
+    view = await seen(fleet, started)
+    assert view.row.status == "failed"
+    assert "--check 'make test'" in view.row.outcome
+
+
+async def test_an_agent_that_hands_nothing_in_is_asked_again_and_then_it_stops(
+    make_fleet: MakeFleet, folder: Path, repository: Path
+) -> None:
+    fleet = await foreman(make_fleet, folder, judge="I would rather not.")
+    started = await begin(fleet, repository)
+    await fleet.settle_down()
+    judge = fleet.runtime.registry.providers.get("judge")
+    assert ["You ended without calling submit_plan" in prompt for prompt in judge.prompts] == [False, True, True]  # type: ignore[union-attr]
+    view = await seen(fleet, started)
+    assert (view.row.status, view.row.outcome) == ("failed", "planning failed: it ended without handing anything in")

@@ -1,0 +1,1 @@
+"""Workflows: work of several agents, stage by stage, with one result."""

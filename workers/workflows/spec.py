@@ -1,0 +1,53 @@
+"""What a foreman's workflow was asked for, and who does what in it: the `spec` of its row, read and checked."""
+
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+FOREMAN: Final = "foreman"
+CLERK: Final = "clerk"  # the provider that does what needs no judgement
+MAX_GOAL: Final = 20_000
+MAX_TASKS: Final = 8
+
+Line = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Who(_Part):
+    """A provider for a role, and why it has it, in words."""
+
+    provider: Line
+    model: Line | None = None
+    why: str = ""
+
+
+class Target(_Part):
+    """Where the result goes: a branch of the repository it came from, or a pull request."""
+
+    branch: Line
+    pull_request: bool = False
+    remote: Line = "origin"
+    into: Line | None = None  # what a pull request asks to be merged into; None: the branch it began from
+
+
+class Spec(_Part):
+    repository: Line
+    base: Line | None = None  # None: what is checked out
+    check: Line | None = None  # the test command; None: what the repository itself says
+    planner: Who
+    builders: tuple[Who, ...] = Field(min_length=1)
+    reviewers: dict[str, Who]  # by the builder whose work is looked at
+    target: Target
+    tries: int = Field(3, ge=1, le=20)  # so often a task may fail its checks, its review or its merge
+    most_tasks: int = Field(4, ge=1, le=MAX_TASKS)
+    notes: tuple[str, ...] = ()
+
+
+StageKind = Literal["prepare", "plan", "build", "fix", "check", "review", "merge", "publish"]
+
+
+def spec_of(row: Any) -> Spec:
+    return Spec.model_validate(row.spec)
