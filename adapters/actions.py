@@ -137,6 +137,14 @@ class ReadSession:
 
 
 @dataclass(frozen=True)
+class Submit:
+    """What a stage of a workflow has come to. `text`: what the agent is told."""
+
+    output: dict[str, Any]
+    text: str
+
+
+@dataclass(frozen=True)
 class SteerSession:
     """Another agent's session, or all its conversations with people (`agent_group`). `reset`: begin anew. `replay`: say
     its messages again in a session beside it, from which nothing leaves. `again`: begin anew, and answer its messages
@@ -147,14 +155,6 @@ class SteerSession:
     agent_group: str | None = None  # its folder
     provider: str | None = None
     model: str | None = None
-
-
-@dataclass(frozen=True)
-class Submit:
-    """What a stage of a workflow has come to. `text`: what the agent is told."""
-
-    output: dict[str, Any]
-    text: str
 
 
 Action = (

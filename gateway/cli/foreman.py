@@ -1,15 +1,14 @@
 """`longshore foreman`: several agents, one result. To begin such a workflow, watch it, stop it and let it go on."""
 
-import math
 from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.cli.desk import BY, AsJson, Desk, fail, out, print_done, print_json, run, shown
+from gateway.cli.desk import BY, AsJson, Desk, out, print_done, print_json, run, shown
 from gateway.cli.foreman_roles import roles
-from gateway.cli.foreman_run import MOST_MINUTES, run_foreman
+from gateway.cli.foreman_run import run_foreman
 from gateway.cli.foreman_showing import print_diff, print_workflow
 from gateway.cli.foreman_watching import one_workflow, view_of, watched
 from gateway.cli.foreman_words import STATES, how_far, line_of
@@ -20,6 +19,7 @@ from models.lookup import short
 from models.spending import everybodys
 from models.workflows import workflows_page
 from workers.operations import workflows as operations
+from workers.workflows.starting import MAX_MINUTES
 from workers.workflows.view import look
 
 foreman = typer.Typer(help="Several agents, one result: plan, build, check, review, merge.", no_args_is_help=True)
@@ -119,12 +119,12 @@ def cancel(workflow: Handle, as_json: AsJson = False) -> None:
 @foreman.command("restart")
 def restart(
     workflow: Handle,
-    minutes: Annotated[float, typer.Option(help="so long it may take from now on")] = operations.MINUTES,
+    minutes: Annotated[
+        float, typer.Option(min=1, max=MAX_MINUTES, help="so long it may take from now on")
+    ] = operations.MINUTES,
     as_json: AsJson = False,
 ) -> None:
     """Let one that failed or was cancelled go on where it stopped: what is done stays done."""
-    if not (math.isfinite(minutes) and 0 < minutes <= MOST_MINUTES):
-        fail(f"--minutes must be more than 0, and at most {MOST_MINUTES} (two weeks)", 2)
 
     async def command(desk: Desk) -> None:
         workflow_id = await one_workflow(desk, workflow)

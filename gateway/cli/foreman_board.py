@@ -23,7 +23,7 @@ from gateway.cli.foreman_words import (
 from gateway.figures import money, span
 from models.lookup import short
 from workers.workflows.spec import CLERK, StageKind
-from workers.workflows.view import NAMES, StageView, WorkflowView
+from workers.workflows.view import NAMES, StageView, TaskView, WorkflowView
 
 _BEFORE: Final[tuple[StageKind, ...]] = ("prepare", "plan")
 _AFTER: Final[tuple[StageKind, ...]] = ("merge", "publish")
@@ -32,17 +32,19 @@ _AFTER: Final[tuple[StageKind, ...]] = ("merge", "publish")
 def board(view: WorkflowView, note: str = "") -> RenderableType:
     """`note`: what whoever looks should know, such as that this is old."""
     parts: list[RenderableType] = [_head(view)]
-    for what, command in waits(view):
-        parts.append(Text.assemble(("? ", "yellow"), what, "\n  ", (command, "bold")))
-    table = Table(box=None, header_style="dim", pad_edge=False)
-    for name in ("", "", "so far", "who", "for", "at", "cost"):
-        table.add_column(name, no_wrap=True, overflow="ellipsis")
+    for wait in waits(view):
+        besides = f"   ({wait.besides})" if wait.besides else ""
+        parts.append(Text.assemble(("? ", "yellow"), wait.what, "\n  ", (wait.command, "bold"), (besides, "dim")))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 1))
+    # What is said and who does it give way on a narrow terminal; marks and figures do not.
+    for may_shrink in (False, True, True, False, False):
+        table.add_column(no_wrap=not may_shrink)
     for kind in _BEFORE:
-        _row(table, view, NAMES[kind], _of_kind(view, kind))
+        _add_part(table, view, kind)
     for task in view.tasks:
-        _row(table, view, title_of(task), task.stages)
+        _add_task(table, view, task)
     for kind in _AFTER:
-        _row(table, view, NAMES[kind], _of_kind(view, kind))
+        _add_part(table, view, kind)
     parts.append(table)
     if note:
         parts.append(Text(note, style="yellow"))
@@ -63,18 +65,33 @@ def _head(view: WorkflowView) -> Text:
     return head.append(f"\n{line_of(row.goal, 300)}")
 
 
-def _of_kind(view: WorkflowView, kind: StageKind) -> list[StageView]:
-    return [stage for stage in view.whole if stage.kind == kind]
-
-
-def _row(table: Table, view: WorkflowView, what: str, stages: Sequence[StageView]) -> None:
+def _add_part(table: Table, view: WorkflowView, kind: StageKind) -> None:
+    """What is done once, for all: on one line."""
+    stages = [stage for stage in view.whole if stage.kind == kind]
     if not stages:
-        table.add_row(Text("·", style="dim"), Text(what, style="dim"))
+        table.add_row(Text("·", style="dim"), Text(NAMES[kind], style="dim"))
         return
-    last = stages[-1]
-    mark, style = MARKS[last.state]
-    who = "" if last.provider == CLERK else worker_of(last)
-    # One that is alone says by its mark how it stands.
-    so_far = trail(stages) if last.task or len(stages) > 1 else Text()
-    cells = (Text(mark, style=style), Text(what), so_far, Text(line_of(who, 40)), Text(took(last, view), style="dim"))
-    table.add_row(*cells, Text(at_work(last), style="dim"), Text(cost_of(stages)))
+    words = at_work(stages[-1])
+    what = Text.assemble(NAMES[kind], (f": {words}" if words else "", "dim"))
+    _add(table, view, stages, what, Text(_who(stages[-1])))
+
+
+def _add_task(table: Table, view: WorkflowView, task: TaskView) -> None:
+    """With its stages below it."""
+    if not task.stages:
+        table.add_row(Text("·", style="dim"), Text(title_of(task), style="dim"))
+        return
+    last = task.stages[-1]
+    what = Text(title_of(task)).append("\n").append_text(trail(task.stages))
+    _add(table, view, task.stages, what, Text.assemble(_who(last), "\n", (at_work(last), "dim")))
+
+
+def _add(table: Table, view: WorkflowView, stages: Sequence[StageView], what: Text, who: Text) -> None:
+    mark, style = MARKS[stages[-1].state]
+    for cell in (what, who):
+        cell.no_wrap, cell.overflow = True, "ellipsis"
+    table.add_row(Text(mark, style=style), what, who, Text(took(stages[-1], view), style="dim"), cost_of(stages))
+
+
+def _who(stage: StageView) -> str:
+    return "" if stage.provider == CLERK else line_of(worker_of(stage), 40)

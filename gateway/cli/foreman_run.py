@@ -1,9 +1,7 @@
 """`longshore foreman run`: a goal for a repository, and who is to reach it. What cannot be is refused here, while
 somebody is there to be told; nothing has begun then."""
 
-import math
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -18,11 +16,10 @@ from gateway.cli.listening import listeners
 from gateway.figures import money, span
 from gateway.workflow_data import workflow_data
 from models.lookup import short
-from workers.workflows.spec import CLERK, MAX_GOAL, MAX_TASKS, Spec
-from workers.workflows.starting import Wanted, start
+from workers.operations.workflows import MINUTES
+from workers.workflows.spec import CLERK, FOREMAN, MAX_GOAL, MAX_TASKS, Spec
+from workers.workflows.starting import MAX_BUDGET, MAX_MINUTES, Started, Wanted, start
 from workers.workflows.view import WorkflowView
-
-MOST_MINUTES = 14 * 24 * 60
 
 
 def run_foreman(
@@ -44,9 +41,9 @@ def run_foreman(
     into: Annotated[str | None, typer.Option(help="for a pull request: what it asks to be merged into")] = None,
     tries: Annotated[int, typer.Option(min=1, max=20, help="so often each task may fail")] = 3,
     tasks: Annotated[int, typer.Option(min=1, max=MAX_TASKS, help="at most so many tasks at once")] = 4,
-    budget: Annotated[float | None, typer.Option(help="US dollars for all of it")] = None,
-    minutes: Annotated[float, typer.Option(help="so long it may take")] = 240.0,
-    agent: Annotated[str, typer.Option(help="whose policy, budget and people it has")] = "foreman",
+    budget: Annotated[float | None, typer.Option(min=0.01, max=MAX_BUDGET, help="US dollars for all of it")] = None,
+    minutes: Annotated[float, typer.Option(min=1, max=MAX_MINUTES, help="so long it may take")] = MINUTES,
+    agent: Annotated[str, typer.Option(help="whose policy, budget and people it has")] = FOREMAN,
     detach: Annotated[bool, typer.Option("--detach", help="begin, and do not watch")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -58,10 +55,6 @@ def run_foreman(
         fail("--remote and --into are for pull requests: add --pull-request", 2)
     if not repo.is_dir():
         fail(f"--repo: {str(repo)!r} is not a folder", 2)
-    if budget is not None and not (math.isfinite(budget) and budget > 0):
-        fail("--budget must be more than 0", 2)
-    if not (math.isfinite(minutes) and 0 < minutes <= MOST_MINUTES):
-        fail(f"--minutes must be more than 0, and at most {MOST_MINUTES} (two weeks)", 2)
     wanted = Wanted(
         repository=repo.resolve(),
         goal=_goal(goal, goal_file),
@@ -85,7 +78,7 @@ def run_foreman(
         started = await start(desk, BY, wanted)
         view = await view_of(desk, started.workflow_id)
         if not as_json:
-            print_intent(view, started.notes)
+            print_intent(view, started)
             await _warn_of_workers(desk, started.spec)
         if not detach:
             await watched(desk, started.workflow_id, as_json=as_json)
@@ -97,8 +90,8 @@ def run_foreman(
     run(command, broker=True)
 
 
-def print_intent(view: WorkflowView, notes: Sequence[str] = ()) -> None:
-    """What it is to do, who does what and why, and where the result goes."""
+def print_intent(view: WorkflowView, started: Started | None = None) -> None:
+    """What it is to do, who does what and why, and where the result goes. `started`: if it was begun just now."""
     row, spec = view.row, view.spec
     out.print(f"[bold]workflow {short(row.id)}[/bold] of {shown(row.folder)}")
     grid = Table.grid(padding=(0, 2))
@@ -107,11 +100,14 @@ def print_intent(view: WorkflowView, notes: Sequence[str] = ()) -> None:
     minutes = (row.deadline_at - row.created_at).total_seconds()
     money_words = f", {money(row.budget_usd)}" if row.budget_usd is not None else ""
     tries = f"{spec.tries} tr{'y' if spec.tries == 1 else 'ies'} each"
+    notes = started.notes if started is not None else ()
     prepared = next((stage.output for stage in view.stages if stage.kind == "prepare" and stage.output), {})
+    commit = str(prepared.get("commit") or (started.commit if started is not None else ""))[:12]
+    base = f"{spec.base} at {commit}" if spec.base and commit else spec.base or commit or "what is checked out"
     check = spec.check or prepared.get("check") or "found by looking at the repository's files"
     rows = [
         ("goal", line_of(row.goal, 1000)),
-        ("repository", f"{line_of(spec.repository, 500)}, from {line_of(spec.base or 'what is checked out')}"),
+        ("repository", f"{line_of(spec.repository, 500)}, from {line_of(base)}"),
         ("checked by", line_of(check, 500)),
         *((what, f"{line_of(who)}{f': {line_of(why, 300)}' if why else ''}") for what, who, why in roles_of(spec)),
         ("result", line_of(goes_to(spec.target, spec.repository), 500)),
@@ -128,8 +124,10 @@ def print_intent(view: WorkflowView, notes: Sequence[str] = ()) -> None:
 
 async def _warn_of_workers(desk: Desk, spec: Spec) -> None:
     who = [CLERK, spec.planner.provider, *(one.provider for one in (*spec.builders, *spec.reviewers.values()))]
-    alone = [name for name in dict.fromkeys(who) if not await listeners(desk, name)]
-    if alone:
+    who = list(dict.fromkeys(who))
+    alone = [name for name in who if not await listeners(desk, name)]
+    # That no worker runs at all is a note already.
+    if alone and alone != who:
         names = ", ".join(alone)
         err.print(f"[yellow]no worker listens for {shown(names)}[/yellow]: it goes on as soon as one starts")
 

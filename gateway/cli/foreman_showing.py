@@ -12,6 +12,7 @@ from gateway.cli.foreman_run import print_intent
 from gateway.cli.foreman_watching import print_costs, print_end
 from gateway.cli.foreman_words import MARKS, at_work, cost_of, line_of, took, waits, worker_of
 from models.lookup import short
+from workers.workflows.spec import StageKind
 from workers.workflows.view import StageView, TaskView, WorkflowView
 
 LOG_LINES: Final = 15
@@ -22,22 +23,31 @@ def print_workflow(view: WorkflowView) -> None:
     print_intent(view)
     if view.summary:
         out.print(f"\n{shown(view.summary)}", soft_wrap=True)
-    if view.whole:
-        out.print()
-        _print_stages(view, view.whole)
+    _print_whole(view, "prepare", "plan")
     for task in view.tasks:
         _print_task(view, task)
-    for what, command in waits(view):
-        out.print(f"\n[yellow]waits for you[/yellow]: {shown(what)}\n  [bold]{shown(command)}[/bold]", soft_wrap=True)
+    _print_whole(view, "merge", "publish")
+    for wait in waits(view):
+        besides = f" [dim]({shown(wait.besides)})[/dim]" if wait.besides else ""
+        out.print(f"\n[yellow]waits for you[/yellow]: {shown(wait.what)}", soft_wrap=True)
+        out.print(f"  [bold]{shown(wait.command)}[/bold]{besides}", soft_wrap=True)
     if view.row.status == "running":
         print_costs(view)
         out.print(f"watch it: [bold]longshore foreman watch {short(view.row.id)}[/bold]")
     else:
         print_end(view)
+        if view.row.status != "completed":
+            out.print(f"go on where it stopped: [bold]longshore foreman restart {short(view.row.id)}[/bold]")
+
+
+def _print_whole(view: WorkflowView, *kinds: StageKind) -> None:
+    if stages := [stage for stage in view.whole if stage.kind in kinds]:
+        out.print()
+        _print_stages(view, stages)
 
 
 def _print_task(view: WorkflowView, task: TaskView) -> None:
-    out.print(f"\n[bold]{shown(line_of(task.title))}[/bold] [dim]{shown(task.key)}[/dim]", soft_wrap=True)
+    out.print(f"\n[dim]{shown(task.key)}[/dim] [bold]{shown(line_of(task.title))}[/bold]", soft_wrap=True)
     out.print(f"  {shown(line_of(task.goal, 1000))}", soft_wrap=True)
     for line in task.acceptance:
         out.print(f"  [dim]done if[/dim] {shown(line_of(line, 500))}", soft_wrap=True)

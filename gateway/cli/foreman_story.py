@@ -45,8 +45,8 @@ def _all(view: WorkflowView) -> Iterator[tuple[tuple[str, ...], str]]:
             for task in view.tasks:
                 who = f"{task.builder}, reviewed by {task.reviewer}"
                 yield (stage.id, task.key), f"  {task.key}: {title_of(task)} ({line_of(who)})"
-    for what, command in waits(view):
-        yield ("waits", command), f"waits for you: {what}: {command}"
+    for wait in waits(view):
+        yield ("waits", wait.command), f"waits for you: {wait.what}: {wait.command}"
 
 
 def _begins(stage: StageView) -> str:
@@ -55,7 +55,8 @@ def _begins(stage: StageView) -> str:
 
 
 def _ends(stage: StageView, view: WorkflowView) -> str:
-    figures = ", ".join(filter(None, (took(stage, view), cost_of([stage]))))
+    cost = cost_of([stage])
+    figures = ", ".join(filter(None, (took(stage, view), "price unknown" if cost == "?" else cost)))
     words = line_of(stage.in_words, 300)
     return f"{_name(stage)} {_ENDS[stage.state]}{f': {words}' if words else ''} ({figures})"
 

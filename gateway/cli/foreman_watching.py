@@ -54,8 +54,19 @@ async def watched(desk: Desk, workflow_id: str, *, as_json: bool = False) -> Non
         print_json(workflow_data(view))
     else:
         print_end(view)
+        _print_ways(view)
     if view.row.status != "completed":
         raise typer.Exit(1)
+
+
+def _print_ways(view: WorkflowView) -> None:
+    """What can be done now that it is over."""
+    name = short(view.row.id)
+    if view.row.status == "completed":
+        out.print(f"the whole change: [bold]longshore foreman show {name} --diff[/bold]", soft_wrap=True)
+    else:
+        out.print(f"all about it: [bold]longshore foreman show {name}[/bold]", soft_wrap=True)
+        out.print(f"go on where it stopped: [bold]longshore foreman restart {name}[/bold]", soft_wrap=True)
 
 
 async def _until_over(desk: Desk, workflow_id: str, *, quiet: bool) -> WorkflowView:
@@ -99,7 +110,7 @@ async def _views(desk: Desk, workflow_id: str) -> AsyncIterator[tuple[WorkflowVi
 
 def print_end(view: WorkflowView) -> None:
     """The outcome, what was done, where it is, and what it has cost."""
-    row, name = view.row, short(view.row.id)
+    row = view.row
     out.print(f"\n[{STATES[row.status]}]{row.status}[/]: {shown(row.outcome or '')}", soft_wrap=True)
     result = row.result or {}
     if result.get("summary"):
@@ -110,11 +121,6 @@ def print_end(view: WorkflowView) -> None:
         branch, repository = line_of(result["branch"]), line_of(view.spec.repository, 500)
         out.print(f"branch [bold]{escape(branch)}[/bold] of {escape(repository)}", soft_wrap=True)
     print_costs(view)
-    if row.status == "completed":
-        out.print(f"the whole change: [bold]longshore foreman show {name} --diff[/bold]", soft_wrap=True)
-    else:
-        out.print(f"all about it: [bold]longshore foreman show {name}[/bold]", soft_wrap=True)
-        out.print(f"go on where it stopped: [bold]longshore foreman restart {name}[/bold]", soft_wrap=True)
 
 
 def print_costs(view: WorkflowView) -> None:

@@ -2,6 +2,7 @@
 said is shown without anything that could steer the terminal."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from rich.text import Text
@@ -41,7 +42,7 @@ def worker_of(stage: StageView) -> str:
     return f"{stage.provider}:{stage.model}" if stage.model else stage.provider
 
 
-def trail(stages: Iterable[StageView], most: int = 8) -> Text:
+def trail(stages: Iterable[StageView], most: int = 5) -> Text:
     """The stages of one task, each with how it ended; of many the latest."""
     steps = list(stages)
     text = Text("… " if len(steps) > most else "", style="dim")
@@ -90,29 +91,38 @@ def roles_of(spec: Spec) -> list[tuple[str, str, str]]:
     """What is done, by whom, and why by them."""
     found = [("plans", named(spec.planner), spec.planner.why)]
     found += [("builds", named(one), one.why) for one in spec.builders]
-    for builder, one in spec.reviewers.items():
-        whose = f" (what {builder} has built)" if len(spec.reviewers) > 1 else ""
-        found.append((f"reviews{whose}", named(one), one.why))
+    reviewers = {named(one): one.why for one in spec.reviewers.values()}
+    for name, why in reviewers.items():
+        whose = [builder for builder, one in spec.reviewers.items() if named(one) == name]
+        found.append(("reviews", f"{name}, what {' and '.join(whose)} built" if len(reviewers) > 1 else name, why))
     return found
 
 
-def waits(view: WorkflowView) -> list[tuple[str, str]]:
-    """What waits for a person, and what to type."""
-    found = [
-        (line_of(f"{ask.category}: {ask.summary}", 300), f"longshore approve {short(ask.id)}") for ask in view.waiting
-    ]
-    return found + [(_asked(one), f"longshore answer {short(one.id)} {_example(one)}") for one in view.questions]
+@dataclass(frozen=True)
+class Wait:
+    """What waits for a person. `command`: what to type; `besides`: what else may be typed."""
+
+    what: str
+    command: str
+    besides: str = ""
 
 
-def _asked(row: AnyRow) -> str:
+def waits(view: WorkflowView) -> list[Wait]:
+    return [_approval(ask) for ask in view.waiting] + [_question(one) for one in view.questions]
+
+
+def _approval(row: AnyRow) -> Wait:
+    what, name = line_of(f"{row.category}: {row.summary}", 300), short(row.id)
+    return Wait(what, f"longshore approve {name}", f"look first: longshore approvals {name}; no: longshore deny {name}")
+
+
+def _question(row: AnyRow) -> Wait:
     title, text = row.question.get("title") or "", row.question.get("text") or ""
     said = title if text in ("", title) else f"{title} {text}"
     options = numbered(options_of(row))
-    return line_of(f"{said} ({options})" if options else said, 300)
-
-
-def _example(row: AnyRow) -> str:
-    return "1" if options_of(row) else "'…'"
+    what = line_of(f"{said} ({options})" if options else said, 300)
+    answer = "1" if options else "'…'"
+    return Wait(what, f"longshore answer {short(row.id)} {answer}")
 
 
 def title_of(task: TaskView) -> str:

@@ -25,6 +25,7 @@ from gateway.console.pages.sessions import sessions_pages
 from gateway.console.pages.sign_in import sign_in_pages
 from gateway.console.pages.usage import usage_pages
 from gateway.console.pages.wirings import wiring_pages
+from gateway.console.pages.workflows import workflow_pages
 from gateway.console.security import Shield, from_our_pages
 from gateway.console.static_files import static_routes
 from gateway.console.threshold import Threshold
@@ -39,6 +40,7 @@ PAGES: Final[tuple[Callable[[Console], APIRouter], ...]] = (
     inbox_pages,
     dead_pages,
     schedule_pages,
+    workflow_pages,
     providers_pages,
     usage_pages,
     group_pages,

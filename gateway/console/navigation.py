@@ -25,6 +25,7 @@ SECTIONS: Final[tuple[tuple[str, tuple[Place, ...]], ...]] = (
         (
             Place("overview", "Overview", "/console/", "o", "read"),
             Place("sessions", "Sessions", "/console/sessions", "s", "read", "some"),
+            Place("workflows", "Workflows", "/console/workflows", "f", "read", "some"),
             Place("schedules", "Schedules", "/console/schedules", "t", "read", "some"),
         ),
     ),

@@ -1,4 +1,5 @@
-"""Whose a session, a message, a task or a wiring is: asked before it is shown or touched, by the API and the console.
+"""Whose a session, a message, a task, a workflow or a wiring is: asked before it is shown or touched, by the API and
+the console.
 
 What somebody may not look at does not exist for them (404); what they may look at and not touch is 403. There is no
 other place where a door decides about a row."""
@@ -11,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models.base import AnyRow
 from models.browsing import find_message, find_shown_session, find_turn, find_undelivered_one
 from models.groups import find_agent_group, find_wiring, is_ours
+from models.workflows import find_workflow
 from workers import timetable
 from workers.access import NEEDED, Act, standing_of
 from workers.timetable import Task
@@ -54,6 +56,11 @@ async def task_of(conn: AsyncConnection, user_id: str, task_id: str, act: Act = 
 async def wiring_of(conn: AsyncConnection, user_id: str, wiring_id: str, act: Act = Act.OVERSEE) -> AnyRow:
     row = await find_wiring(conn, wiring_id)
     return await _theirs(conn, user_id, row, row.agent_group_id if row is not None else None, act, "wiring")
+
+
+async def workflow_of(conn: AsyncConnection, user_id: str, workflow_id: str, act: Act = Act.OVERSEE) -> AnyRow:
+    row = await find_workflow(conn, workflow_id)
+    return await _theirs(conn, user_id, row, row.agent_group_id if row is not None else None, act, "workflow")
 
 
 async def _theirs(

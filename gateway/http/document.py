@@ -29,6 +29,7 @@ _TAGS: Final = {
     "agents": "agents and how each of them runs",
     "wirings": "which agent listens in which place",
     "tasks": "scheduled work",
+    "workflows": "work of several agents with one result: looking, stopping, going on",
     "usage": "tokens, cost and budgets",
     "fleet": "the fleet at a glance",
     "providers": "AI backends: health, versions and limits",

@@ -20,8 +20,8 @@ from workers.operations.tokens import add_link, add_token
 
 pytestmark = [pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True), pytest.mark.spec("G3")]
 PATHS = (
-    *("/", "/sessions", "/schedules", "/providers", "/usage", "/groups", "/groups/researcher", "/groups/new"),
-    *("/wirings", "/wirings/new", "/people", "/audit"),
+    *("/", "/sessions", "/workflows", "/schedules", "/providers", "/usage", "/groups", "/groups/researcher"),
+    *("/groups/new", "/wirings", "/wirings/new", "/people", "/audit"),
 )
 HOSTILE = "\"'><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 

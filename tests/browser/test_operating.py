@@ -16,8 +16,9 @@ from tests.support.readable import unreadable
 
 pytestmark = [pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True), pytest.mark.spec("G3")]
 PATHS = (
-    *("/", "/sessions", "/inbox", "/dead", "/dead/undelivered", "/dead/rejected", "/schedules", "/providers"),
-    *("/usage", "/groups", "/groups/researcher", "/groups/new", "/wirings", "/wirings/new", "/people", "/audit"),
+    *("/", "/sessions", "/inbox", "/dead", "/dead/undelivered", "/dead/rejected", "/schedules", "/workflows"),
+    *("/providers", "/usage", "/groups", "/groups/researcher", "/groups/new", "/wirings", "/wirings/new", "/people"),
+    "/audit",
 )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import update
+from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
 from gateway.cli import desk
@@ -36,6 +37,9 @@ LOOKS = {
     "questions": ["questions", "questions --all"],
     "tasks list": ["tasks list", "tasks list demo"],
     "tasks show": ["tasks show {task_id}"],
+    "foreman list": ["foreman list"],
+    "foreman show": ["foreman show {workflow_id}", "foreman show {workflow_id} --diff"],
+    "foreman roles": ["foreman roles"],
     "dead": ["dead", "dead --rejected", "dead --undelivered"],
     "dead show": ["dead show {message_id}"],
     "groups list": ["groups list"],
@@ -75,14 +79,16 @@ ACTS = {
     "tasks run-now": ["tasks run-now {task_id}"],
     "tasks update": ["tasks update {task_id} --every @hourly"],
     "tasks cancel": ["tasks cancel {task_id}"],
+    "foreman cancel": ["foreman cancel {workflow_id}"],
+    "foreman restart": ["foreman restart {stopped_workflow}"],
     "dead retry": ["dead retry {message_id}", "dead retry --all"],
     "dead discard": ["dead discard {message_id}"],
     "dead resend": ["dead resend {undelivered}"],
     "migrate": ["migrate"],
     "prune": ["prune --older-than 90d --dry-run"],
 }
-# The same as another, an endless one, or one that needs something stray first: tested where they are.
-ELSEWHERE = {"tail", "deny", "queues rescue"}
+# The same as another, an endless one, one that waits, or one that needs something stray first: tested where they are.
+ELSEWHERE = {"tail", "deny", "queues rescue", "foreman run", "foreman watch"}
 # They run until they are stopped, talk with somebody, or make files.
 OTHERS = {"up", "gateway", "listen", "flower", "chat", "attach", "adapters keygen", "adapters sign"}
 
@@ -114,7 +120,8 @@ async def names(
 
 async def call(line: str, **names: str) -> Result:
     words = [word.format(hostile=HOSTILE, **names) for word in line.split()]
-    return await asyncio.to_thread(CliRunner().invoke, app, words)
+    with capture_logs():  # of the fleet in this process; the command's own begin with warnings
+        return await asyncio.to_thread(CliRunner().invoke, app, words)
 
 
 def test_every_command_is_one_or_the_other(database_kind: str) -> None:

@@ -41,7 +41,7 @@ ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=Tru
 BY_HAND = {"Accept": "text/html", "Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}
 OWN_FORM = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
 HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
-PAGES_OF_ALL = ("/", "/sessions", "/schedules", "/usage", "/groups", "/wirings")
+PAGES_OF_ALL = ("/", "/sessions", "/workflows", "/schedules", "/usage", "/groups", "/wirings")
 INLINE = re.compile(r"<script(?![^>]*\bsrc=)|<[^>]*\s(on\w+|style)=|<style|javascript:")
 PAGES_OF_OWNERS = ("/groups/new", "/wirings/new", "/people", "/audit")
 

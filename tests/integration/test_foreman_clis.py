@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -47,8 +46,8 @@ async def test_real_programs_mend_a_repository_and_another_vendor_reviews_it(
 ) -> None:
     repository = make_repository(folder / "repo", FILES)
     fleet = await make_fleet(workspace_root=folder / "workspaces")
-    roles: dict[str, Any] = wishes()
-    started = await start(fleet.runtime, "cli", Wanted(repository, "add must add, double must double", **roles))
+    wanted = Wanted(repository, "add must add, double must double", **wishes())
+    started = await start(fleet.runtime, "cli", wanted)
     await fleet.settle_down()
     view = await fleet.db.read(lambda conn: look(conn, started.workflow_id))
     assert view is not None

@@ -49,6 +49,7 @@ OPEN_LISTS = {
     "list_groups",
     "list_wirings",
     "list_tasks",
+    "list_workflows",
     "usage",
     "budgets",
     "show_fleet",

@@ -11,6 +11,7 @@ from models.fleet import Rejected
 from models.groups import Wiring
 from tests.support.fleet import Fleet
 from tests.support.open_gateway import wire
+from tests.support.workflow_rows import put_workflow
 from workers.consent.requests import hash_of
 
 TOMORROW = datetime.now(UTC) + timedelta(days=1)
@@ -42,6 +43,8 @@ async def seed(fleet: Fleet, folder: str, word: str) -> dict[str, str]:
     await fleet.insert(Audit, {"who": word, "act": "x.y", "target": word, "agent_group_id": group, "detail": {}})
     await fleet.insert(Rejected, {"source": "x", "reason": word, "payload": {"text": word}})
     task = await fleet.send(word, agent_group=folder, kind="task", recurrence="@daily", platform_id=f"{word}-inbox")
+    workflow = await put_workflow(fleet, "negative", folder=folder, word=word)
+    stopped = await put_workflow(fleet, "cancelled", folder=folder, word=word)
     [wiring] = [row for row in await fleet.rows(Wiring) if row.agent_group_id == group]
     return {
         "folder": folder,
@@ -52,6 +55,8 @@ async def seed(fleet: Fleet, folder: str, word: str) -> dict[str, str]:
         "approval_id": approval,
         "question_id": question,
         "wiring_id": wiring.id,
+        "workflow_id": workflow.id,
+        "stopped_workflow": stopped.id,
         "undelivered": lost,
         "group": group,
     }

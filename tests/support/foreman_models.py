@@ -1,7 +1,7 @@
 """What the stand-in model server answers when real CLI agents plan, build and review for a foreman: claude plans and
 mends one function with its shell, codex the other, gemini reviews both."""
 
-from typing import Final
+from typing import Final, TypedDict
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.contract.test_claude import CLAUDE
 from tests.contract.test_codex import CODEX
 from tests.contract.test_gemini import GEMINI
 from tests.support.foremen import CALC, TEST
-from tests.support.model_api import Call, ModelApi, Script, reply, rule, script
+from tests.support.model_api import Call, ModelApi, ModelApiThread, Script, reply, rule, script
 from tests.support.programs import Cli, ProgramHarness
 
 PROGRAMS: Final[tuple[Cli, ...]] = (CLAUDE, CODEX, GEMINI)
@@ -46,7 +46,13 @@ def foreman_script() -> Script:
     )
 
 
-def wishes() -> dict[str, object]:
+class Wishes(TypedDict):
+    planner: str
+    builders: tuple[str, ...]
+    reviewer: str
+
+
+def wishes() -> Wishes:
     """Who does what, as `Wanted` takes it. codex is given a model it does not know: those get plain tools."""
     return {
         "planner": f"claude-code:{CLAUDE.model}",
@@ -55,7 +61,7 @@ def wishes() -> dict[str, object]:
     }
 
 
-def environment(api: ModelApi) -> dict[str, str]:
+def environment(api: ModelApi | ModelApiThread) -> dict[str, str]:
     """Where the programs find their models."""
     found: dict[str, str] = {}
     for cli in PROGRAMS:

@@ -14,9 +14,11 @@ from playwright.async_api import Page
 from adapters.model_port import Allowance
 from models import PendingQuestion, schema
 from tests.support.aboard import Aboard, come_aboard, console_gateway
-from tests.support.browser import open_browser
+from tests.support.browser import DESK, open_browser
 from tests.support.harbour import settle_in
+from tests.support.open_gateway import Gateway
 from tests.support.servers import Valkey, private_folder
+from tests.support.workflow_rows import put_workflow
 from workers.buckets import BucketKey
 from workers.events import redis_client
 from workers.governor import RedisBuckets
@@ -48,6 +50,18 @@ async def take(folder: Path, work: Path, redis_url: str) -> None:
             page = await browsing.open(**look)
             await _take(page, ada, path.format(session=session), folder / f"{name}.png")
             await page.context.close()
+        await _take_board(await browsing.open(), ada, gateway, folder / "workflow.png")
+
+
+async def _take_board(page: Page, ada: Aboard, gateway: Gateway, to: Path) -> None:
+    """The last one: a workflow is work of agents too, and would be on the pages before."""
+    workflow = await put_workflow(gateway.fleet, "negative", folder="harbourmaster")
+    await page.set_viewport_size({"width": DESK["width"], "height": 1200})
+    await ada.sit_down(page, f"/workflows/{workflow.id}")
+    await page.locator("#task-totals > summary").click()
+    await page.locator("#task-totals .finding").first.wait_for()
+    await page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
+    await page.screenshot(path=to, animations="disabled", scale="css")
 
 
 async def _limits(redis_url: str) -> None:

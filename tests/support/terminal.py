@@ -15,9 +15,11 @@ from tests.support.servers import wait_until
 class Terminal:
     """A program in a real pseudo-terminal, with what it has shown so far."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, **more: str) -> None:
+        """`more`: variables of its environment."""
         primary, secondary = pty.openpty()
         env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "TERM": "xterm", "LANG": "C.UTF-8", "COLUMNS": "120"}
+        env |= more
         command = [str(BIN / "longshore"), *arguments]
         self.process = subprocess.Popen(
             command, cwd=folder, env=env, stdin=secondary, stdout=secondary, stderr=secondary, start_new_session=True

@@ -142,9 +142,11 @@ async def _together(rows: WorkflowRows, word: str) -> None:
 async def _waiting(rows: WorkflowRows, word: str) -> None:
     """All is done; handing it over waits for somebody's word."""
     await _together(rows, word)
-    stage = await rows.begin("publish", doing="awaiting human")
-    payload = {"branch": "longshore/right-totals", "commit": MERGED, "files": ["totals.py"], "diff": DIFF, "word": word}
-    await rows.ask_approval(stage, f"merge into longshore/right-totals {word}".strip(), payload)
+    stage = await rows.begin("publish")
+    where = {"repository": "/srv/shop", "branch": "longshore/right-totals", "commit": MERGED}
+    arguments = {"category": "merge", "why": "it is merged", **where, "files": [f"totals.py +1 -1 {word}".strip()]}
+    summary = f"to merge {MERGED[:12]} into longshore/right-totals of /srv/shop {word}".strip()
+    await rows.ask_approval(stage, summary, {"tool": "ask_approval", "arguments": arguments}, "merge")
 
 
 async def _failed(rows: WorkflowRows, word: str) -> None:

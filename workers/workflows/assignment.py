@@ -26,8 +26,8 @@ GIT_ENV: Final = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory",
 @dataclass(frozen=True)
 class Assignment:
     """`call`: what the stage is told besides words. `tree` and `at`: its files, and the commit they begin with.
-    `planned`: the task as it was planned. `is_asked`: the turn is about the stage itself, and not about what somebody said
-    in its session afterwards."""
+    `planned`: the task as it was planned. `is_asked`: the turn is about the stage itself, and not about what somebody
+    said in its session afterwards."""
 
     workflow_id: str
     stage_id: str

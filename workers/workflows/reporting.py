@@ -17,7 +17,8 @@ def title_of(job: Job) -> str:
 def summary_of(job: Job) -> str:
     """Title, then what was done, by whom, and how it was checked; Markdown."""
     assert job.plan is not None
-    lines = [title_of(job), "", f"Goal: {job.goal.strip()}", "", job.plan.summary.strip(), ""]
+    title, goal = title_of(job), job.goal.strip()
+    lines = [title, "", *(() if goal == title else (f"Goal: {goal}", "")), job.plan.summary.strip(), ""]
     for task in job.tasks:
         lines += [f"- **{task.title}**", *_about(job, task.key)]
     lines += ["", f"Checked with `{job.check}`."]

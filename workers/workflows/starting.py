@@ -26,6 +26,7 @@ from workers.workflows.roles import Roles, Wishes, choose
 from workers.workflows.spec import FOREMAN, MAX_GOAL, MAX_TASKS, Spec, Target, Who
 
 MAX_MINUTES: Final = 60.0 * 24 * 30
+MAX_BUDGET: Final = 1_000_000.0
 _SLUG: Final = 40
 
 
@@ -55,10 +56,12 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Started:
-    """`notes`: what whoever asked should know, such as changes that are not committed and so not seen."""
+    """`commit`: what it begins from. `notes`: what whoever asked should know, such as changes that are not committed
+    and so not seen."""
 
     workflow_id: str
     spec: Spec
+    commit: str
     notes: tuple[str, ...] = ()
 
 
@@ -107,7 +110,7 @@ async def start(house: House, by: str, wanted: Wanted) -> Started:
 
     await house.db.transact(work)
     house.bells.advance(workflow_id)
-    return Started(workflow_id, spec, (*found.notes, *roles.notes))
+    return Started(workflow_id, spec, found.commit, (*found.notes, *roles.notes))
 
 
 def _check(wanted: Wanted) -> None:
@@ -120,7 +123,7 @@ def _check(wanted: Wanted) -> None:
         "tries": (wanted.tries, 1, 20),
         "tasks": (wanted.most_tasks, 1, MAX_TASKS),
         "minutes": (wanted.minutes, 1, MAX_MINUTES),
-        "budget": (1.0 if wanted.budget_usd is None else wanted.budget_usd, 0.01, 1_000_000),
+        "budget": (1.0 if wanted.budget_usd is None else wanted.budget_usd, 0.01, MAX_BUDGET),
     }
     for name, (value, least, most) in limits.items():
         if not least <= value <= most:

@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const cards = () => [...document.querySelectorAll('[data-ask][data-status="pending"]')];
+  const cards = () => [...document.querySelectorAll('#asks [data-ask][data-status="pending"]')];
   const current = () => document.activeElement?.closest("[data-ask]");
 
   function move(step) {

@@ -19,6 +19,7 @@ from gateway.http.api.tasks import task_routes
 from gateway.http.api.turns import turn_routes
 from gateway.http.api.usage import usage_routes
 from gateway.http.api.wirings import wiring_routes
+from gateway.http.api.workflows import workflow_routes
 from gateway.http.callers import Doorkeeper
 from gateway.http.news import News
 from gateway.http.problems import documented
@@ -32,7 +33,7 @@ def api_routes(house: House, door: Doorkeeper, news: News, streams: Streams, loo
     router.include_router(message_routes(house, door, news))
     for routes in (session_routes, turn_routes, replay_routes, dead_routes, approval_routes, question_routes):
         router.include_router(routes(house, door))
-    for routes in (group_routes, wiring_routes, task_routes, usage_routes, fleet_routes, audit_routes):
+    for routes in (group_routes, wiring_routes, task_routes, usage_routes, fleet_routes, audit_routes, workflow_routes):
         router.include_router(routes(house, door))
     router.include_router(provider_routes(door, lookout))
     router.include_router(event_routes(house, door, news, streams))

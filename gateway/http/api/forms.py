@@ -20,10 +20,10 @@ R = TypeVar("R")
 MOST: Final = 200
 EXCERPT: Final = 20_000  # characters of JSON, of what may be of any length
 _NO_CURSOR: Final = "after: this is no cursor; give `next` of the page before"
-RowId = Annotated[str, InPath(max_length=36, pattern=r"^[\w:-]+$", description="an id")]
+RowId = Annotated[str, InPath(max_length=36, pattern=r"^[A-Za-z0-9_:-]+$", description="an id")]
 Limit = Annotated[int, Query(ge=1, le=MOST, description="at most so many")]
 After = Annotated[
-    str | None, Query(max_length=250, pattern=r"^[\w:.-]+$", description="`next` of the page before this one")
+    str | None, Query(max_length=250, pattern=r"^[A-Za-z0-9_:.-]+$", description="`next` of the page before this one")
 ]
 
 

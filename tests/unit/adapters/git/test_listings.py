@@ -2,7 +2,7 @@
 
 from adapters.git.listings import Blob, Changed, index_input, read_attempt, read_blobs, read_changes
 
-A, B, C = "a" * 40, "b" * 40, "c" * 40
+A, B, C, NONE = "a" * 40, "b" * 40, "c" * 40, "0" * 40
 
 
 def test_changes_have_their_numbers_and_pictures_have_none() -> None:
@@ -18,7 +18,8 @@ def test_a_name_with_a_line_break_or_a_tab_is_shown_on_one_line() -> None:
 
 
 def test_deleted_files_and_other_repositories_are_no_blobs() -> None:
-    said = f":100644 100755 {A} {B} M\x00one\x00:100644 000000 {A} {'0' * 40} D\x00two\x00:000000 160000 {'0' * 40} {C} A\x00three\x00"
+    deleted, added = f":100644 000000 {A} {NONE} D\x00two\x00", f":000000 160000 {NONE} {C} A\x00three\x00"
+    said = f":100644 100755 {A} {B} M\x00one\x00{deleted}{added}"
     assert read_blobs(said) == (Blob(B, "one"),)
 
 
@@ -31,8 +32,8 @@ def test_each_file_in_conflict_is_named_once() -> None:
     merged = read_attempt(f"{A}\x00100644 {B} 1\tx\ny\x00100644 {C} 2\tx\ny\x00100644 {A} 3\tz\x00")
     assert merged.conflicts == ("x\\ny", "z")
     assert index_input(merged).decode().split("\x00") == [
-        f"0 {'0' * 40}\tx\ny",
-        f"0 {'0' * 40}\tz",
+        f"0 {NONE}\tx\ny",
+        f"0 {NONE}\tz",
         f"100644 {B} 1\tx\ny",
         f"100644 {C} 2\tx\ny",
         f"100644 {A} 3\tz",
@@ -43,4 +44,4 @@ def test_each_file_in_conflict_is_named_once() -> None:
 def test_a_name_that_is_no_text_is_not_written_back() -> None:
     merged = read_attempt(f"{A}\x00100644 {B} 2\tna\ufffdme\x00100644 {B} 2\tother\x00")
     assert merged.conflicts == ("na\ufffdme", "other")
-    assert index_input(merged).decode() == f"0 {'0' * 40}\tother\x00100644 {B} 2\tother\x00"
+    assert index_input(merged).decode() == f"0 {NONE}\tother\x00100644 {B} 2\tother\x00"
