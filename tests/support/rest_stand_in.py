@@ -112,7 +112,7 @@ class _Server(ThreadingHTTPServer):
     stand_in: RestStandIn
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Who has asked may be gone before the answer is written: that is nobody's fault. All else is told on stderr."""
+        """Who has asked may be gone before the answer is written; that is no fault. All else is told on stderr."""
         if not isinstance(sys.exception(), BrokenPipeError | ConnectionResetError):
             super().handle_error(request, client_address)
 
