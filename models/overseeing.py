@@ -115,7 +115,7 @@ async def sessions_at(
 
 async def conversations_of(conn: AsyncConnection, agent_group_id: str, limit: int) -> list[AnyRow]:
     """The open sessions of an agent's conversations with people in which something was said, the most recently active
-    first. Those with other agents are not among them: what was asked there was answered there."""
+    first. Not those with other agents, where what was asked was answered, nor stages of workflows."""
     taken = select(MessageIn.id).where(
         MessageIn.session_id == Session.id, MessageIn.turn_id.is_not(None), MessageIn.kind.in_(SAID_AGAIN)
     )
@@ -126,6 +126,7 @@ async def conversations_of(conn: AsyncConnection, agent_group_id: str, limit: in
         .where(
             Session.agent_group_id == agent_group_id,
             Session.status == "active",
+            Session.workflow_id.is_(None),
             MessagingGroup.channel_type != "agent",
             taken.exists(),
         )

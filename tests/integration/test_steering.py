@@ -251,6 +251,15 @@ async def test_only_agents_that_the_policy_names(fleet: Fleet) -> None:
     assert len(await of(fleet, "worker")) == 1
 
 
+async def test_stages_of_workflows_are_the_workflows_own(fleet: Fleet) -> None:
+    old = await talk(fleet, "one")
+    await fleet.execute(update(Session).where(Session.id == old).values(workflow_id=new_id()))
+    assert "is part of a workflow: it is not reset" in await boss(fleet, act="reset", sessionId=old)
+    assert "which says what is done there" in await boss(fleet, act="again", sessionId=old)
+    assert "has no conversation with people that is open" in await boss(fleet, act="again", agentGroup="worker")
+    assert [row.status for row in await of(fleet, "worker")] == ["active"]
+
+
 async def test_its_own_session_is_not_steered(fleet: Fleet) -> None:
     everything = {"policy": {"steers": ["*"]}}
     await fleet.execute(update(AgentGroup).where(AgentGroup.folder == "boss").values(config=everything))

@@ -4,6 +4,7 @@ A subclass says in `answer` what its platform would, and notes in `problems` wha
 
 import json
 import ssl
+import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -109,6 +110,11 @@ class RestStandIn:
 class _Server(ThreadingHTTPServer):
     daemon_threads = False  # closing waits for every answer: no thread outlives its test
     stand_in: RestStandIn
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Who has asked may be gone before the answer is written; that is no fault. All else is told on stderr."""
+        if not isinstance(sys.exception(), BrokenPipeError | ConnectionResetError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):

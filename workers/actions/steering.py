@@ -107,6 +107,8 @@ async def _steer_one(conn: AsyncConnection, caller: Caller, action: SteerSession
 async def _reset(conn: AsyncConnection, by: str, target: AnyRow, new: str, who: dict[str, Any]) -> Done:
     if target.replay_of is not None:
         raise RefusedError(f"session {short(target.id)} is a replay: it is not reset")
+    if target.workflow_id is not None:
+        raise RefusedError(f"session {short(target.id)} is part of a workflow: it is not reset")
     if target.status != "active":
         raise RefusedError(f"session {short(target.id)} is closed already")
     done = await start_over(conn, target.id, f"given up: reset by {by}", new)

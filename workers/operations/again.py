@@ -68,6 +68,11 @@ async def put_again(
     that is there is that of a call before this one, and nothing is done. `detail`: for the audit's line."""
     check_choice(registry, wish.provider, wish.model)
     original = await original_of(conn, session_id)
+    if original.workflow_id is not None:
+        raise RefusedError(
+            f"session {short(session_id)} is part of workflow {short(original.workflow_id)}, which says what is done "
+            "there: restart that, or replay the session beside it"
+        )
     if await find_session(conn, new) is not None:
         return Again(new, session_id, (), Done(_words(original, new)))
     # It may have begun anew since: what it is at now is given up, and what waits there comes along.
