@@ -98,7 +98,7 @@ async def test_every_state_has_its_board_and_only_what_runs_is_fetched_again(
         "running": ["Mend the sum at work codex build: running run_command", "Say what a total is"],
         "negative": ["fix, round 3: asking the model", "approved (1 minor)", "check, round 1: make test ended with 1"],
         "asking": ["Waits for a person", "Which currency?", "euro", "dollar"],
-        "waiting": ["Waits for a person", "merge into longshore/right-totals", "Approve, once", "&#34;commit&#34;"],
+        "waiting": ["Waits for a person", "into longshore/right-totals", "Approve, once", "&#34;commit&#34;"],
         "failed": ["Stopped: “Mend the sum” was given up after 3 tries", "cancelled"],
         "cancelled": ["Cancelled: cancelled by the command line", "Merge not reached"],
         "completed": ["Reached its goal: branch longshore/right-totals", "What was done", "built by codex"],

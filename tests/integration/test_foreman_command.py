@@ -253,7 +253,7 @@ async def test_a_goal_is_reached_in_front_of_whoever_began_it(
     (repository / "notes.txt").write_text("mine")
     limits = ("--budget", "5", "--minutes", "30", "--tries", "2", "--tasks", "2")
     more = (*ROLES, *limits, "--check", "python3 -m unittest")
-    running = asyncio.create_task(
+    running = asyncio.ensure_future(
         cli("run", "--repo", str(repository), "--goal-file", "-", *more, given="add must add\n")
     )
     await asyncio.wait_for(_until_asked(fleet), 60)

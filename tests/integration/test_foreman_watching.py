@@ -18,7 +18,8 @@ from models import Approval
 from models.lookup import short
 from tests.support.fleet import Fleet
 from tests.support.terminal import Terminal
-from tests.support.workflow_rows import MERGED, WorkflowRows, put_workflow
+from tests.support.workflow_rows import MERGED, put_workflow
+from tests.support.workflow_writing import WorkflowRows
 
 pytestmark = pytest.mark.spec("O1", "G4")
 
@@ -120,8 +121,10 @@ async def test_in_a_terminal_a_board_is_redrawn_until_the_end(fleet: Fleet, data
         assert await asyncio.to_thread(terminal.process.wait, 30) == 0
         assert "\x1b]0;" not in terminal.shown, "nobody else's escape sequences"
         assert "\x1b[?25h" in terminal.shown, "the cursor is there again"
-        # The board stays to be read, once, with the end below it.
-        last = re.sub(r"\x1b\[[0-9;]*m", "", terminal.shown.rpartition("\x1b[?25h")[2])
+        # The board stays to be read, once, with the end below it: what was drawn before is taken away.
+        raw = terminal.shown.rpartition("\x1b[?25h")[2]
+        assert "\x1b[1A\x1b[2K" in raw
+        last = re.sub(r"\x1b\[[0-9;]*m", "", raw)
         assert last.count("workflow ") == 1
         assert "hand over: branch longshore/right-totals" in last
     finally:

@@ -309,7 +309,7 @@ async def test_a_conflict_is_found_brought_resolved_and_merged(bench: Workbench,
     (two / "src/app.py").write_text("Uno\ntwo\nthree\nfour\nfive\n")
     (two / "own").write_text("x\n")
     first, second = await bench.commit("one", "1"), await bench.commit("two", "2")
-    assert await bench.merge(first.commit, second.commit, "m") == Merged(None, ("src/app.py",))
+    assert await bench.merge(first.commit, second.commit, "m") == Merged(conflicts=("src/app.py",))
     assert await bench.bring("two", first.commit) == ("src/app.py",)
     marked = (two / "src/app.py").read_text()
     assert marked.count("<<<<<<<") == marked.count(">>>>>>>") == 1
@@ -326,7 +326,7 @@ async def test_a_conflict_is_found_brought_resolved_and_merged(bench: Workbench,
     assert resolved.unresolved == ()
     assert resolved.changes == (Changed("own", 1, 0), Changed("src/app.py", 1, 1)), "since what was brought"
     assert in_repository(bench, "show", "-s", "--format=%P", resolved.commit) == f"{second.commit} {first.commit}"
-    assert await bench.merge(first.commit, resolved.commit, "m") == Merged(resolved.commit)
+    assert (await bench.merge(first.commit, resolved.commit, "m")).tree == resolved.tree
     assert await bench.commit("two", "again") == resolved
     assert await bench.bring("two", first.commit) == ()
 
@@ -360,7 +360,7 @@ async def test_a_file_that_one_side_deleted_is_a_conflict_without_marks(
     assert await bench.bring("two", first.commit) == ("README.md",)
     resolved = await bench.commit("two", "kept")
     assert resolved.unresolved == ()
-    assert (await bench.merge(first.commit, resolved.commit, "m")).commit == resolved.commit
+    assert (await bench.merge(first.commit, resolved.commit, "m")).tree == resolved.tree
 
 
 async def test_the_same_merge_is_the_same_commit(bench: Workbench, source: UserRepository) -> None:
@@ -369,14 +369,23 @@ async def test_the_same_merge_is_the_same_commit(bench: Workbench, source: UserR
     for name in ("one", "two"):
         (await bench.tree(name, base) / name).write_text("x")
         commits.append((await bench.commit(name, name)).commit)
-    merged = await bench.merge(*commits, "m")
+    one, two = commits
+    merged = await bench.merge(one, two, "m")
     # Whoever looked at the clock would get another one now.
     assert in_repository(bench, "show", "-s", "--format=%ct", str(merged.commit)) == max(
         in_repository(bench, "show", "-s", "--format=%ct", commit) for commit in commits
     )
-    assert await bench.merge(*commits, "m") == merged
-    assert await bench.merge(commits[0], base, "m") == Merged(commits[0])
-    assert await bench.merge(base, commits[0], "m") == Merged(commits[0])
+    assert await bench.merge(one, two, "m") == merged
+    assert (await bench.merge(one, base, "m")).commit == one, "it holds that already"
+
+
+async def test_what_comes_after_is_merged_with_a_message_of_its_own(bench: Workbench, source: UserRepository) -> None:
+    base = (await bench.take_in(source.path)).commit
+    (await bench.tree("one", base) / "one").write_text("x")
+    work = await bench.commit("one", "one")
+    merged = await bench.merge(base, work.commit, "What was done")
+    assert (merged.tree, merged.conflicts) == (work.tree, ())
+    assert in_repository(bench, "show", "-s", "--format=%s %P", merged.commit) == f"What was done {base} {work.commit}"
 
 
 async def test_many_trees_are_worked_on_at_once(folder: Path, source: UserRepository) -> None:
