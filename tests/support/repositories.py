@@ -24,7 +24,7 @@ class UserRepository:
         env = {"PATH": os.defpath, "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1", "LC_ALL": "C"}
         names = ("-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "safe.directory=*")
         who: dict[str, Any] = {} if self.owner is None else {"user": self.owner, "group": self.owner}
-        done = subprocess.run(
+        done: subprocess.CompletedProcess[bytes] = subprocess.run(
             ["git", *names, "-c", "protocol.file.allow=always", *arguments],
             cwd=folder or self.path, env=env, input=stdin, capture_output=True, check=False, **who,
         )  # fmt: skip
