@@ -54,6 +54,7 @@ class ForemanDock:
         self._hands = asyncio.Semaphore(hands)
         self._times = 0
         self._unharmed: Found | None = None
+        self.reference: Found | None = None  # what every other life is compared with
 
     async def warm_up(self) -> None:
         assert await self._zygote.run(replace(await self._errand(), warms=True)) == 0, self._log()
@@ -62,6 +63,7 @@ class ForemanDock:
         """The story as it goes if nobody dies."""
         if self._unharmed is None:
             self._unharmed = await self.run()
+            self.reference = self.reference or self._unharmed
         return self._unharmed
 
     async def run(self, *boundaries: str, broken: str | None = None) -> Found:
@@ -80,7 +82,7 @@ class ForemanDock:
                 left.remove(trace[-1])
                 deaths.append(await self._death(errand, trace))
             found = Found(deaths, trace, branches(self._repository(errand)), _began(errand))
-            found.unharmed = self._unharmed
+            found.unharmed = self.reference
             await self._gather(found, errand)
             return found
 
