@@ -117,11 +117,7 @@ class ForemanDock:
         found.left = [*locks(workflows, repository / ".git"), *(path.name for path in (self._folder / "tmp").iterdir())]
         fleet = self._fleet(errand)
         try:
-            found.workflows, found.stages = await fleet.rows(Workflow), await fleet.rows(Stage, Stage.number)
-            found.sessions, found.events = await fleet.sessions(), await fleet.events()
-            found.inbox, found.outbox = await fleet.rows(MessageIn), await fleet.rows(MessageOut)
-            found.turns, found.steps = await fleet.rows(Turn), await fleet.rows(Step)
-            found.approvals, found.usage = await fleet.rows(Approval), await fleet.rows(Usage)
+            await gather_rows(found, fleet)
             await tidy_workflows(fleet.db, folder / "workspaces")
         finally:
             await fleet.close()
@@ -138,6 +134,14 @@ class ForemanDock:
 
     def _log(self) -> str:
         return (self._folder / LOG).read_text(errors="replace")[-8000:]
+
+
+async def gather_rows(found: Found, fleet: Fleet) -> None:
+    found.workflows, found.stages = await fleet.rows(Workflow), await fleet.rows(Stage, Stage.number)
+    found.sessions, found.events = await fleet.sessions(), await fleet.events()
+    found.inbox, found.outbox = await fleet.rows(MessageIn), await fleet.rows(MessageOut)
+    found.turns, found.steps = await fleet.rows(Turn), await fleet.rows(Step)
+    found.approvals, found.usage = await fleet.rows(Approval), await fleet.rows(Usage)
 
 
 def _began(errand: Errand) -> str:

@@ -66,6 +66,19 @@ SCRIPTS: Final = {
     "other": _when("conflict markers", writes("calc.py", BOTH)) + writes("calc.py", _SAYS),
     "critic": _when("What you found before", _APPROVE) + _SEND_BACK + _APPROVE,
 }
+_REVIEWS: Final = r"'Review this change"
+# All parts for one provider, told apart by what is asked.
+ALL_PARTS: Final = (
+    _when("^Plan how", _PLAN)
+    + _when(_REVIEWS + r"[\s\S]*What you found before'", _APPROVE)
+    + _SEND_BACK.replace("'Task:", _REVIEWS + r"[\s\S]*Task:")
+    + _when(_REVIEWS + "'", _APPROVE)
+    + _when("conflict markers", writes("calc.py", BOTH))
+    + _when("A reviewer asks", writes("requirements.txt", NEEDS))
+    + _when("unittest` failed", writes("calc.py", MENDED))
+    + _when("'Task: Mend add'", writes("calc.py", _WRONG))
+    + writes("calc.py", _SAYS)
+)
 # What stages there are, with the verdict each comes to: kind, task, round, ok.
 STAGES: Final = frozenset(
     {
