@@ -1,5 +1,5 @@
-"""The foreman as an operator runs it: real workers, one of which is killed with -9 each time a stage has begun, and again
-when somebody has said yes. What comes of it is what would have come of it."""
+"""The foreman as an operator runs it: real workers, one of which is killed with -9 each time a stage has begun, and
+again when somebody has said yes. What comes of it is what would have come of it."""
 
 import asyncio
 import shutil
@@ -87,7 +87,7 @@ class Watch:
 
 
 @pytest.mark.timeout(SECONDS + 60)
-@pytest.mark.spec("O1", "M7", "P14")
+@pytest.mark.spec("O1", "M7")
 def test_a_worker_is_killed_at_every_stage_and_the_result_is_the_same(
     operator: Operator, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

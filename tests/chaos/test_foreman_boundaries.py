@@ -112,7 +112,9 @@ async def test_on_postgresql_as_well(on_postgres: ForemanDock, on_sqlite: Forema
         ("repeating", f"check one 0{BETWEEN}after effect: check_work", "the branch is another"),
     ],
 )
-async def test_a_broken_foreman_is_found_out(on_sqlite: ForemanDock, broken: str, boundary: str, complaint: str) -> None:
+async def test_a_broken_foreman_is_found_out(
+    on_sqlite: ForemanDock, broken: str, boundary: str, complaint: str
+) -> None:
     """One that merges before it asks, one that does not see what it has handed over, one that commits what it has
     committed."""
     await on_sqlite.unharmed()

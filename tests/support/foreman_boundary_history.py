@@ -34,7 +34,7 @@ def history(repository: Path, branch: str) -> list[Commit]:
 def branches(repository: Path) -> Mapping[str, str]:
     """Where each is."""
     lines = git(repository, "for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/heads").splitlines()
-    return {name: commit for name, commit in (line.split() for line in lines)}
+    return {name: commit for name, _, commit in (line.partition(" ") for line in lines)}
 
 
 def locks(*folders: Path) -> Sequence[str]:

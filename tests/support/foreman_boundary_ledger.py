@@ -109,7 +109,7 @@ class Found:
     def _stages(self) -> Iterator[str]:
         begun = Counter((row.kind, row.task, row.round, _is_ok(row)) for row in self.stages)
         if begun != Counter(STAGES):
-            yield f"stages: {dict((begun - Counter(STAGES)))} too many, {dict(Counter(STAGES) - begun)} missing"
+            yield f"stages: {dict(begun - Counter(STAGES))} too many, {dict(Counter(STAGES) - begun)} missing"
         for row in self.stages:
             if (row.status, row.attempt) != ("completed", 1):
                 yield f"{row.kind} {row.task} {row.round} is {row.status}, attempt {row.attempt} ({row.error})"
