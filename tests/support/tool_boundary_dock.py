@@ -30,6 +30,8 @@ _libc = ctypes.CDLL(None)
 HERE = "sqlite:////proc/self/cwd/longshore.db"
 # Makes a database for one time the story is lived, and returns its address.
 MakeDatabase = Callable[[Path], Awaitable[str]]
+# What stands in it before the story begins.
+Prepare = Callable[[Fleet], Awaitable[None]]
 
 
 class StoryZygote(Zygote):
@@ -125,10 +127,10 @@ async def open_story_dock(
         await zygote.stop()
 
 
-async def prepared_sqlite(template: Path, redis_url: str, folder: Path) -> MakeDatabase:
+async def prepared_sqlite(template: Path, redis_url: str, folder: Path, story: Prepare = prepare) -> MakeDatabase:
     prepared = folder / "prepared.db"
     shutil.copy(template, prepared)
-    await _prepare(f"sqlite:///{prepared}", redis_url, folder)
+    await _prepare(f"sqlite:///{prepared}", redis_url, folder, story)
 
     async def make(where: Path) -> str:
         shutil.copy(prepared, where / "longshore.db")
@@ -139,7 +141,7 @@ async def prepared_sqlite(template: Path, redis_url: str, folder: Path) -> MakeD
 
 @asynccontextmanager
 async def prepared_postgres(
-    server_url: str, template: str, redis_url: str, folder: Path
+    server_url: str, template: str, redis_url: str, folder: Path, story: Prepare = prepare
 ) -> AsyncIterator[MakeDatabase]:
     def named(name: str) -> str:
         return make_url(server_url).set(database=name).render_as_string(hide_password=False)
@@ -153,7 +155,7 @@ async def prepared_postgres(
 
     made: list[str] = []
     prepared = await asyncio.to_thread(create, template)
-    await _prepare(named(prepared), redis_url, folder)
+    await _prepare(named(prepared), redis_url, folder, story)
     copying = asyncio.Lock()  # a template is copied by one at a time
 
     async def make(where: Path) -> str:
@@ -166,9 +168,9 @@ async def prepared_postgres(
             conn.execute(f'DROP DATABASE "{name}" WITH (FORCE)'.encode())
 
 
-async def _prepare(database_url: str, redis_url: str, folder: Path) -> None:
+async def _prepare(database_url: str, redis_url: str, folder: Path, story: Prepare) -> None:
     fleet = Fleet(fleet_settings(database_url, redis_url, folder))
     try:
-        await prepare(fleet)
+        await story(fleet)
     finally:
         await fleet.close()  # the last connection writes SQLite's log back into its one file
