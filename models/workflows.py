@@ -204,6 +204,23 @@ async def submit_output(conn: AsyncConnection, stage_id: str, output: dict[str, 
     return (await conn.execute(statement.returning(_stages.c.id))).one_or_none() is not None
 
 
+async def begin_act(conn: AsyncConnection, workflow_id: str, stage_id: str) -> bool:
+    """From now on until `end_act`, the stage changes what is not ours: whoever wants to stop the workflow sees it
+    (`input`, `acts`). False: the stage is over, and must not."""
+    await lock_workflow(conn, workflow_id)
+    stage = await find_stage(conn, stage_id)
+    if stage is None or stage.status != "running":
+        return False
+    await set_stage(conn, stage_id, input={**stage.input, "acts": True})
+    return True
+
+
+async def end_act(conn: AsyncConnection, workflow_id: str, stage_id: str) -> None:
+    await lock_workflow(conn, workflow_id)
+    if (stage := await find_stage(conn, stage_id)) is not None:
+        await set_stage(conn, stage_id, input={name: value for name, value in stage.input.items() if name != "acts"})
+
+
 async def last_failure_of(conn: AsyncConnection, turn_id: str) -> str | None:
     """What the last tool that failed in a turn had to say."""
     query = select(Step.output).where(Step.turn_id == turn_id, Step.kind == "tool", Step.status == "failed")

@@ -8,7 +8,7 @@ from adapters.errors import GitError
 from adapters.git import bringing, trees
 from adapters.git.listings import Changed, read_blobs, read_changes
 from adapters.git.repository import GIT, Repository
-from adapters.git.settings import shown
+from adapters.git.settings import message_of, shown
 
 # What forges refuse; nobody reviews more either.
 LARGEST_FILE_BYTES: Final = 100 << 20
@@ -64,8 +64,7 @@ async def diff(repository: Repository, old: str, new: str, limit: int) -> str:
 
 
 async def _make(repository: Repository, name: str, tip: str, arguments: tuple[str, ...], message: str) -> str:
-    words = message.replace("\0", "").strip() or "Work of an agent"
-    made = await repository.git(*arguments, "-F", "-", stdin=words.encode(errors="replace"))
+    made = await repository.git(*arguments, "-F", "-", stdin=message_of(message, "Work of an agent"))
     await repository.point(trees.branch_of(name), made.stdout.strip(), old=tip)
     return made.stdout.strip()
 

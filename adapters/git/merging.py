@@ -6,6 +6,7 @@ from typing import Final
 
 from adapters.git.listings import Attempt, read_attempt
 from adapters.git.repository import Repository
+from adapters.git.settings import message_of
 
 _DATE: Final = ("show", "-s", "--no-show-signature", "--format=%ct")
 
@@ -30,9 +31,8 @@ async def merge(repository: Repository, onto: str, commit: str, message: str) ->
     # The clock would make it another commit each time.
     date = max(int(word) for word in (await repository.git(*_DATE, onto, commit)).stdout.split())
     dates = {"GIT_AUTHOR_DATE": f"{date} +0000", "GIT_COMMITTER_DATE": f"{date} +0000"}
-    words = message.replace("\0", "").strip() or f"Merge {commit}"
     arguments = ("commit-tree", merged.tree, "-p", onto, "-p", commit, "-F", "-")
-    made = await repository.git(*arguments, stdin=words.encode(errors="replace"), env=dates)
+    made = await repository.git(*arguments, stdin=message_of(message, f"Merge {commit}"), env=dates)
     return Merged(made.stdout.strip(), merged.tree)
 
 

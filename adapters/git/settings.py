@@ -57,6 +57,13 @@ def failure(arguments: tuple[str, ...], code: int, words: str) -> GitError:
     return GitError(text, retryable=_PASSING.search(words) is not None)
 
 
+def message_of(words: str, otherwise: str) -> bytes:
+    """A commit's message, for standard input. People read it on terminals, and agents have written parts of it: what
+    could steer one is not in it."""
+    seen = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in words.replace("\r\n", "\n"))
+    return (seen.strip() or otherwise).encode(errors="replace")
+
+
 def shown(path: str) -> str:
     """A name from a repository as it can stand in a line of text: whatever is not to be seen is written out."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in path)

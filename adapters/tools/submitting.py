@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
 from adapters.actions import Submit
+from adapters.errors import ToolError
 from adapters.tool_port import Tool, ToolArguments, ToolContext
 
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=4000)]
@@ -66,22 +67,27 @@ class ReviewArguments(ToolArguments):
         return self
 
 
-async def _submit_plan(arguments: PlanArguments, context: ToolContext) -> Submit:
-    return Submit(arguments.model_dump(mode="json"), f"The plan is handed in: {len(arguments.tasks)} task(s).")
-
-
 async def _submit_review(arguments: ReviewArguments, context: ToolContext) -> Submit:
     return Submit(arguments.model_dump(mode="json"), f"The review is handed in: {arguments.verdict}.")
 
 
-SUBMIT_PLAN: Final = Tool(
-    "submit_plan",
-    "Hands in your plan for the goal you were given. Call it once, when you have looked at the repository; a later "
-    "call replaces an earlier one.",
-    PlanArguments,
-    _submit_plan,
-    idempotent=True,
-)
+def submit_plan(most_tasks: int) -> Tool[PlanArguments]:
+    async def handler(arguments: PlanArguments, context: ToolContext) -> Submit:
+        if len(arguments.tasks) > most_tasks:
+            # Those that are too many would never be done, and nobody would know.
+            raise ToolError(f"{len(arguments.tasks)} tasks are too many: plan the whole goal in at most {most_tasks}")
+        return Submit(arguments.model_dump(mode="json"), f"The plan is handed in: {len(arguments.tasks)} task(s).")
+
+    return Tool(
+        "submit_plan",
+        "Hands in your plan for the goal you were given. Call it once, when you have looked at the repository; a later "
+        "call replaces an earlier one.",
+        PlanArguments,
+        handler,
+        idempotent=True,
+    )
+
+
 SUBMIT_REVIEW: Final = Tool(
     "submit_review",
     "Hands in what you think of the change you were given to review. Call it once, when you have looked at all of it; "

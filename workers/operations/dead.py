@@ -12,6 +12,7 @@ from models.dead_letters import resend as resend_answer
 from models.dead_letters import revive
 from models.lookup import short
 from models.series import terms_of_series
+from models.workflows import find_stage
 from workers.failover import check_choice
 from workers.house import Done, House, due_wakes, ring
 from workers.refusals import RefusedError
@@ -38,6 +39,9 @@ async def retry(
         row = await _dead(conn, message_id)
         if row.session_replay_of is not None and row.session_status != "active":
             raise RefusedError(f"message {short(row.id)} is of a replay that was closed: replay it again instead")
+        if (stage := await find_stage(conn, row.id)) is not None and stage.status != "running":
+            again = f"longshore foreman restart {short(stage.workflow_id)}"
+            raise RefusedError(f"message {short(row.id)} is a stage of a workflow, and that stage is over: {again}")
         own = provider or await _own_provider(conn, house, row)
         check_choice(house.registry, own, None)
         named = {} if provider is None and model is None else {"provider": own, "model": model}

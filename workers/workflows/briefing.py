@@ -3,6 +3,7 @@
 Words of other agents and of programs (findings, output of tests) are material to look at, and stand between marks that
 say whose they are."""
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -75,7 +76,7 @@ def _because(job: Job, key: str, because: Seen) -> str:
     if because.kind == "review":
         review = job.review_of(key)
         assert review is not None
-        return f"A reviewer asks for changes: {review.summary}\n\n<findings>\n{_findings(review.findings)}\n</findings>"
+        return f"A reviewer asks for changes: {review.summary}\n\n{_quoted('findings', _findings(review.findings))}"
     if because.kind == "merge" and output.get("conflicts"):
         files = _listed([str(path) for path in output["conflicts"]])
         return (
@@ -87,7 +88,7 @@ def _because(job: Job, key: str, because: Seen) -> str:
         head = "Put together with what others have done, which was merged into your workspace, the checks fail"
     else:
         head = str(output.get("why") or "the checks fail")
-    return f"{head}.\n\n<output>\n{str(output.get('log') or '')[-_SHOWN:]}\n</output>"
+    return f"{head}.\n\n{_quoted('output', str(output.get('log') or '')[-_SHOWN:])}"
 
 
 def review(job: Job, key: str, *, again: bool = False) -> str:
@@ -99,10 +100,10 @@ def review(job: Job, key: str, *, again: bool = False) -> str:
         task_text(task),
         f"# The change\nCommit {output['commit']}, whose files are in your workspace; `git diff {output['since']} "
         f"{output['commit']}` shows it as well. `{job.check}` passes.\n\n{_files(output)}\n\n"
-        f"<diff>\n{str(output.get('diff') or '')[:_DIFF]}\n</diff>",
+        f"{_quoted('diff', str(output.get('diff') or '')[:_DIFF])}",
     ]
     if earlier is not None and earlier.findings:
-        found = f"<findings>\n{_findings(earlier.findings)}\n</findings>"
+        found = _quoted("findings", _findings(earlier.findings))
         parts.append(f"# What you found before\nLook whether it is mended.\n{found}")
     parts.append(
         "# How\nIs the acceptance met? Is it correct, safe, simple, tested, and nothing besides what was asked for? "
@@ -142,6 +143,12 @@ def _planned(job: Job, key: str) -> PlannedTask:
 
 def _listed(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
+
+
+def _quoted(mark: str, words: str) -> str:
+    """Words of somebody else, between marks that they cannot end themselves."""
+    held = re.sub(rf"<(?=\s*/\s*{mark}\b)", r"<\\", words, flags=re.IGNORECASE)
+    return f"<{mark}>\n{held}\n</{mark}>"
 
 
 def _findings(findings: Sequence[Finding]) -> str:

@@ -14,13 +14,12 @@ from pydantic import Field
 
 from adapters.actions import Submit
 from adapters.errors import GitError, ProviderError, ToolError
-from adapters.git.listings import Changed
 from adapters.git.workbench import Workbench
-from adapters.policy import Category
-from adapters.risk.changes import reasons_to_ask
+from adapters.policy import Category, Policy
+from adapters.risk.changes import Reason, reasons_to_ask
 from adapters.sandbox.port import SandboxLimits
 from adapters.tool_port import Concern, Tool, ToolArguments, ToolContext
-from models.workflows import approved_commits
+from models.workflows import approved_commits, begin_act, end_act, find_stage
 from workers.runtime import Runtime
 from workers.workflows.assignment import Assignment, workbench_of
 from workers.workflows.handing_over import hand_over
@@ -29,8 +28,10 @@ GB: Final = 1 << 30
 # A project's whole test suite, with its compilers.
 LIMITS: Final = SandboxLimits(seconds=1800.0, memory_bytes=4 * GB, processes=1024, file_bytes=2 * GB, disk_bytes=8 * GB)
 DIFF_LIMIT: Final = 60_000  # characters that are kept of a change
+LOOKED_THROUGH: Final = 4_000_000  # characters of a change that are looked at for keys
 FILES_LIMIT: Final = 500
 LOG_LIMIT: Final = 20_000
+OVER: Final = "this stage of the workflow is over: nothing is done for it any more"
 
 
 class Nothing(ToolArguments):
@@ -77,6 +78,9 @@ class Desk:
     ) -> Tool[Nothing]:
         async def handler(arguments: Nothing, context: ToolContext) -> Submit:
             root = self._runtime.settings.workspace_root
+            stage = await self._runtime.db.read(lambda conn: find_stage(conn, self._assignment.stage_id))
+            if stage is None or stage.status != "running":
+                raise ToolError(OVER)
             try:
                 bench = workbench_of(root, self._assignment.workflow_id, context.sandbox)
                 return await work(bench, context)
@@ -140,7 +144,7 @@ class Desk:
             at = merged.commit
             await bench.keep(f"merge/{number}", at)
         change = await self._change(bench, onto, at)
-        reasons = reasons_to_ask([Changed(**one) for one in change["files"]], change["diff"], context.policy)
+        reasons = await self._reasons(bench, onto, at, context.policy)
         output = {"ok": True, "commit": at, "onto": onto, "reasons": [asdict(one) for one in reasons], **change}
         return Submit(output, f"put together at {at[:12]}: {len(change['files'])} files")
 
@@ -154,6 +158,13 @@ class Desk:
         diff = await bench.diff(since, commit, DIFF_LIMIT)
         return {"files": [asdict(one) for one in files[:FILES_LIMIT]], "diff": self._redacted(diff)}
 
+    @staticmethod
+    async def _reasons(bench: Workbench, since: str, commit: str, policy: Policy) -> list[Reason]:
+        """By all of the change, and as it is: what is kept of it for people is cut, and has its secrets hidden."""
+        diff = await bench.diff(since, commit, LOOKED_THROUGH)
+        is_whole = len(diff) <= LOOKED_THROUGH
+        return reasons_to_ask(await bench.changes(since, commit), diff, policy, is_whole=is_whole)
+
     async def _publish(self, bench: Workbench, context: ToolContext) -> Submit:
         merge = self._assignment.call["merge"]
         commit = str(merge["commit"])
@@ -162,8 +173,15 @@ class Desk:
         if missing := sorted(needed - yes.get(commit, set())):
             why = f"nobody has approved this ({', '.join(missing)}) for commit {commit[:12]}: nothing was merged"
             return Submit({"ok": False, "why": why}, why)
+        ours = (self._assignment.workflow_id, self._assignment.stage_id)
+        if not await self._runtime.db.transact(lambda conn: begin_act(conn, *ours)):
+            raise ToolError(OVER)
         where = {"onto": str(merge["onto"]), "base_branch": self._assignment.call["base_branch"]}
-        return await hand_over(bench, self._spec, commit, **where, summary=str(self._assignment.call["summary"]))
+        try:
+            return await hand_over(bench, self._spec, commit, **where, summary=str(self._assignment.call["summary"]))
+        except (ToolError, GitError):
+            await self._runtime.db.transact(lambda conn: end_act(conn, *ours))
+            raise
 
 
 async def _approved(arguments: ApprovalArguments, context: ToolContext) -> str:

@@ -12,6 +12,10 @@ from workers.workflows.reporting import result_of, summary_of
 from workers.workflows.spec import CLERK, StageKind, Who
 
 _NAMED = 200  # files on the card that asks
+_NAMED_CHARACTERS = 10_000  # in all: a card that is too long cannot be shown, and then nobody could say yes
+# Trees of those who only look. No task is called so: keys hold no underscore.
+_PLANNERS_TREE = "of_planner"
+_REVIEWERS_TREE = "of_reviewer_{key}_{round}"
 _CLERK = Who(provider=CLERK, why="it needs no judgement")
 
 
@@ -60,7 +64,7 @@ def decide(job: Job) -> Decision:
     planned = job.last("plan")
     if planned is None:
         prompt = briefing.plan(job, again=job.missed.get(("plan", "", 0), 0) > 0)
-        return [Next("plan", "plan", job.spec.planner, prompt, tree="plan", at=job.base)]
+        return [Next("plan", "plan", job.spec.planner, prompt, tree=_PLANNERS_TREE, at=job.base)]
     if planned.status == "running":
         return []
     return _tasks(job)
@@ -102,7 +106,7 @@ def _task(job: Job, key: str) -> Next | End | Literal["ready", "runs"]:
             briefing.review(job, key, again=again),
             key,
             last.round,
-            tree=f"review-{key}-{last.round}",
+            tree=_REVIEWERS_TREE.format(key=key, round=last.round),
             at=str(last.output["commit"]),
             planned=planned,
         )
@@ -188,12 +192,23 @@ def _publish(job: Job, merge: Seen) -> Next:
 def _asks(job: Job, merge: Seen) -> list[dict[str, Any]]:
     """What must be approved before, each by itself, and each for this very commit."""
     target, output = job.spec.target, merge.output
-    files = [f"{one['path']} +{one['added']} -{one['removed']}" for one in output["files"][:_NAMED]]
+    files = _listed([f"{one['path']} +{one['added']} -{one['removed']}" for one in output["files"]])
     where = {"repository": job.spec.repository, "branch": target.branch, "commit": output["commit"], "files": files}
     return [
         {"tool": "ask_approval", "arguments": {"category": one["category"], "why": one["words"], **where}}
         for one in output["reasons"]
     ]
+
+
+def _listed(lines: list[str]) -> list[str]:
+    """As many as a card has room for."""
+    kept, room = [], _NAMED_CHARACTERS
+    for line in lines[:_NAMED]:
+        room -= len(line)
+        if room < 0:
+            break
+        kept.append(line)
+    return kept if len(kept) == len(lines) else [*kept, "and more"]
 
 
 def _commit(job: Job, key: str) -> str:

@@ -8,8 +8,9 @@ FOREMAN: Final = "foreman"
 CLERK: Final = "clerk"  # the provider that does what needs no judgement
 MAX_GOAL: Final = 20_000
 MAX_TASKS: Final = 8
+MAX_LINE: Final = 500  # characters of a path, a branch, a command
 
-Line = Annotated[str, StringConstraints(min_length=1, max_length=500)]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE)]
 
 
 class _Part(BaseModel):
@@ -41,7 +42,7 @@ class Spec(_Part):
     builders: tuple[Who, ...] = Field(min_length=1)
     reviewers: dict[str, Who]  # by the builder whose work is looked at
     target: Target
-    tries: int = Field(3, ge=1, le=20)  # so often a task may fail its checks, its review or its merge
+    tries: int = Field(3, ge=1)  # so often a task may fail its checks, its review or its merge
     most_tasks: int = Field(4, ge=1, le=MAX_TASKS)
     notes: tuple[str, ...] = ()
 

@@ -10,9 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import GitError
 from adapters.git.inspecting import Inspected, inspect
+from adapters.git.names import check_branch
 from adapters.providers.keys import NO_KEY_NEEDED
 from models.audit import note
-from models.base import new_id
+from models.base import new_id, storable
 from models.groups import AgentGroup, find_agent_group
 from models.lookup import short
 from models.upsert import insert_ignoring
@@ -23,7 +24,7 @@ from workers.refusals import RefusedError
 from workers.workflows.candidates import candidates
 from workers.workflows.pull_requests import check_pull_request
 from workers.workflows.roles import NO_WORKERS, Roles, Wishes, choose
-from workers.workflows.spec import FOREMAN, MAX_GOAL, MAX_TASKS, Spec, Target, Who
+from workers.workflows.spec import FOREMAN, MAX_GOAL, MAX_LINE, MAX_TASKS, Spec, Target, Who
 
 MAX_MINUTES: Final = 60.0 * 24 * 30
 MAX_BUDGET: Final = 1_000_000.0
@@ -114,20 +115,50 @@ async def start(house: House, by: str, wanted: Wanted) -> Started:
 
 
 def _check(wanted: Wanted) -> None:
+    check_minutes(wanted.minutes)
     goal = wanted.goal.strip()
     if not goal:
         raise RefusedError("say what is to be reached: --goal “…”")
-    if len(goal) > MAX_GOAL:
-        raise RefusedError(f"the goal has {len(goal):,} characters; at most {MAX_GOAL:,} are taken")
     limits = {
         "tries": (wanted.tries, 1, 20),
         "tasks": (wanted.most_tasks, 1, MAX_TASKS),
-        "minutes": (wanted.minutes, 1, MAX_MINUTES),
         "budget": (1.0 if wanted.budget_usd is None else wanted.budget_usd, 0.01, MAX_BUDGET),
     }
     for name, (value, least, most) in limits.items():
-        if not least <= value <= most:
-            raise RefusedError(f"{name}: {value:g} is not between {least:g} and {most:g}")
+        _check_between(name, value, least, most)
+    texts = {
+        "--repo": str(wanted.repository),
+        "--goal": goal,
+        "--base": wanted.base,
+        "--check": wanted.check,
+        "--branch": wanted.branch,
+        "--remote": wanted.remote,
+        "--into": wanted.into,
+        "--agent": wanted.agent,
+    }
+    for name, text in texts.items():
+        _check_text(name, text, MAX_GOAL if name == "--goal" else MAX_LINE)
+
+
+def check_minutes(minutes: float) -> None:
+    _check_between("minutes", minutes, 1, MAX_MINUTES)
+
+
+def _check_between(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:  # so that what is no number is refused as well
+        raise RefusedError(f"{name}: {value:g} is not between {least:g} and {most:g}")
+
+
+def _check_text(name: str, text: str | None, most: int) -> None:
+    """What rows cannot hold is not what would be run."""
+    if text is None:
+        return
+    if not text.strip():
+        raise RefusedError(f"{name}: it is empty; leave it out, or say something")
+    if len(text) > most:
+        raise RefusedError(f"{name}: it has {len(text):,} characters; at most {most:,} are taken")
+    if storable(text) != text:
+        raise RefusedError(f"{name}: it holds a NUL, or bytes that are no UTF-8; leave them out")
 
 
 def _check_real(roles: Roles, wishes: Wishes) -> None:
@@ -142,6 +173,7 @@ def _check_real(roles: Roles, wishes: Wishes) -> None:
 
 async def _target(wanted: Wanted, found: Inspected, workflow_id: str) -> Target:
     branch = wanted.branch or f"longshore/{_slug(wanted.goal)}-{short(workflow_id)}"
+    _check_branches(branch, wanted.into, found)
     if branch in found.branches and branch != found.branch:
         raise RefusedError(
             f"there is a branch {branch!r} already: name another with --branch, or begin from it with --base {branch}"
@@ -157,6 +189,21 @@ async def _target(wanted: Wanted, found: Inspected, workflow_id: str) -> Target:
         raise RefusedError("no branch is checked out: say with --into what the pull request is for")
     await check_pull_request(found.path, wanted.remote)
     return Target(branch=branch, pull_request=True, remote=wanted.remote, into=into)
+
+
+def _check_branches(branch: str, into: str | None, found: Inspected) -> None:
+    """What git would refuse in the end, when all the work is done and paid for."""
+    try:
+        for name in (branch, into):
+            if name is not None:
+                check_branch(name)
+    except GitError as error:
+        raise RefusedError(str(error)) from None
+    for other in sorted(found.branches):
+        if branch.startswith(f"{other}/") or other.startswith(f"{branch}/"):
+            raise RefusedError(
+                f"there is a branch {other!r}, beside which git takes no {branch!r}: name another with --branch"
+            )
 
 
 def _slug(goal: str) -> str:

@@ -5,13 +5,12 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from adapters.tool_port import Tool
-from adapters.tools.submitting import SUBMIT_PLAN, SUBMIT_REVIEW
+from adapters.tools.submitting import SUBMIT_REVIEW, submit_plan
 from workers.runtime import Runtime
 from workers.workflows.assignment import Assignment
 from workers.workflows.desk import Desk
 from workers.workflows.spec import StageKind
 
-_HANDS_IN: Final[Mapping[StageKind, Tool[Any]]] = {"plan": SUBMIT_PLAN, "review": SUBMIT_REVIEW}
 _CLERKS: Final = ("prepare", "check", "merge", "publish")
 
 
@@ -19,5 +18,8 @@ def tools_for(assignment: Assignment, own: Mapping[str, Tool[Any]], runtime: Run
     """`own`: those of the agent."""
     if assignment.kind in _CLERKS:
         return Desk(runtime, assignment).tools if assignment.is_asked else {}
-    more = _HANDS_IN.get(assignment.kind)
-    return {**own, more.name: more} if more is not None and assignment.is_asked else dict(own)
+    if not assignment.is_asked:
+        return dict(own)
+    hands_in: dict[StageKind, Tool[Any]] = {"plan": submit_plan(assignment.spec.most_tasks), "review": SUBMIT_REVIEW}
+    more = hands_in.get(assignment.kind)
+    return {**own, more.name: more} if more is not None else dict(own)

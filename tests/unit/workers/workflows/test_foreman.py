@@ -130,7 +130,7 @@ def test_builders_work_at_once_each_in_a_tree_of_its_own_and_are_reviewed_by_ano
     assert "## Acceptance\n- it works" in built[0].prompt
     story.work("one", "c1")
     reviews = [one for one in story.asked if one.kind == "review"]
-    assert [(one.who.provider, one.tree, one.at) for one in reviews] == [("claude-code", "review-one-0", "c1")]
+    assert [(one.who.provider, one.tree, one.at) for one in reviews] == [("claude-code", "of_reviewer_one_0", "c1")]
     assert story.go_on() == [], "the other task is waited for"
 
 
