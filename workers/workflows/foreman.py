@@ -48,7 +48,7 @@ def decide(job: Job) -> Decision:
     if (broken := next((one for one in job.stages if one.status in ("failed", "cancelled")), None)) is not None:
         return End(
             "failed",
-            f"{_named(job, broken)} {'was cancelled' if broken.status == 'cancelled' else 'failed'}: {broken.error}",
+            f"{_named(broken)} {'was cancelled' if broken.status == 'cancelled' else 'failed'}: {broken.error}",
         )
     prepared = job.last("prepare")
     if prepared is None:
@@ -208,7 +208,7 @@ def _done(publish: Seen) -> str:
     return f"branch {publish.output['branch']} at {str(publish.output['commit'])[:12]}"
 
 
-def _named(job: Job, stage: Seen) -> str:
+def _named(stage: Seen) -> str:
     """A stage as people would call it."""
     words = {
         "prepare": "taking the repository in",
