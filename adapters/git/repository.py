@@ -121,6 +121,11 @@ class Repository:
         argv = ("/bin/sh", "-c", script, "longshore-git", *arguments)
         return self._judged((name,), codes, await self._run(argv, tree, folder, stdin, env or {}))
 
+    async def beginning(self, *arguments: str, most: int) -> str:
+        """What git prints over the repository, up to so many bytes of it."""
+        script = 'most=$1; shift; git "$@" | head -c "$most"'
+        return (await self.shell(arguments[0], script, str(most), *GIT, *arguments)).stdout
+
     async def find(self, revision: str) -> str | None:
         """The commit of that name, or None."""
         said = await self.git("rev-parse", "-q", "--verify", f"{revision}^{{commit}}", codes=(0, 1, 128))
