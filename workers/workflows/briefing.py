@@ -155,7 +155,7 @@ def _finding(number: int, finding: Finding) -> str:
 
 
 def _files(output: Mapping[str, Any]) -> str:
-    return _listed([f"{one['path']} (+{one['added']} -{one['removed']})" for one in output["files"][:100]])
+    return _listed([f"{one['path']} (+{one['added']} -{one['removed']})" for one in output.get("files", ())[:100]])
 
 
 def _tries(left: int) -> str:

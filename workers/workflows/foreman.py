@@ -10,6 +10,7 @@ from workers.workflows import briefing
 from workers.workflows.job import Job, Seen
 from workers.workflows.reporting import result_of, summary_of
 from workers.workflows.spec import CLERK, StageKind, Who
+from workers.workflows.stage_words import DOING
 
 _NAMED = 200  # files on the card that asks
 _CLERK = Who(provider=CLERK, why="it needs no judgement")
@@ -210,14 +211,5 @@ def _done(publish: Seen) -> str:
 
 def _named(stage: Seen) -> str:
     """A stage as people would call it."""
-    words = {
-        "prepare": "taking the repository in",
-        "plan": "planning",
-        "build": "building",
-        "fix": "fixing",
-        "check": "checking",
-        "review": "the review of",
-        "merge": "putting the work together",
-        "publish": "handing the result over",
-    }[stage.kind]
+    words = DOING[stage.kind]
     return f"{words} {stage.task}" if stage.task else words
