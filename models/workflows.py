@@ -92,7 +92,7 @@ class Stage(Base):
     session_id: Mapped[str] = mapped_column(ForeignKey("sessions.id"))
     provider: Mapped[str] = mapped_column(String(100))
     model: Mapped[str | None] = mapped_column(String(200))
-    # replaced: begun anew, by somebody's wish
+    # replaced: begun anew, by somebody's wish or because nothing was handed in
     status: Mapped[str] = mapped_column(String(10), default="running")
     input: Mapped[dict[str, Any]] = mapped_column(Json, default=dict)
     output: Mapped[dict[str, Any] | None] = mapped_column(Json)
@@ -159,10 +159,6 @@ async def set_stage(conn: AsyncConnection, stage_id: str, **changes: Any) -> Non
     await conn.execute(update(_stages).where(Stage.id == stage_id).values(**changes))
 
 
-async def find_stage(conn: AsyncConnection, stage_id: str) -> AnyRow | None:
-    return (await conn.execute(select(_stages).where(Stage.id == stage_id))).one_or_none()
-
-
 async def stages_of(conn: AsyncConnection, workflow_id: str) -> list[AnyRow]:
     """In the order in which they were begun, with what their message has come to (`message_status`, `message_error`;
     None: it was pruned), the turn it is in (`message_turn`), and what its session is at."""
@@ -173,8 +169,6 @@ async def stages_of(conn: AsyncConnection, workflow_id: str) -> list[AnyRow]:
             MessageIn.error.label("message_error"),
             MessageIn.turn_id.label("message_turn"),
             Session.activity,
-            Session.activity_since,
-            Session.lease_owner,
         )
         .outerjoin(MessageIn, MessageIn.id == Stage.id)
         .join(Session, Session.id == Stage.session_id)

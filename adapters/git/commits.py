@@ -7,14 +7,12 @@ from typing import Final
 from adapters.errors import GitError
 from adapters.git import bringing, trees
 from adapters.git.listings import Changed, read_blobs, read_changes
-from adapters.git.repository import GIT, Repository
+from adapters.git.repository import Repository
 from adapters.git.settings import message_of, shown
 
 # What forges refuse; nobody reviews more either.
 LARGEST_FILE_BYTES: Final = 100 << 20
 _PLAIN: Final = ("--no-ext-diff", "--no-textconv", "--no-color")
-# $1: how many bytes are wanted.
-_DIFF: Final = 'most=$1; shift; git "$@" | head -c "$most"'
 
 
 @dataclass(frozen=True)
@@ -56,9 +54,8 @@ async def diff(repository: Repository, old: str, new: str, limit: int) -> str:
     for commit in (old, new):
         if await repository.find(commit) is None:
             raise GitError(f"the repository has no commit {commit}")
-    arguments = (*GIT, "diff-tree", "-p", "-r", "-M", *_PLAIN, old, new)
-    most = str(limit * 4)  # bytes of a character
-    said = (await repository.shell("diff-tree", _DIFF, most, *arguments)).stdout
+    arguments = ("diff-tree", "-p", "-r", "-M", *_PLAIN, old, new)
+    said = await repository.beginning(*arguments, most=limit * 4)  # bytes of a character
     text = "".join(c if c.isprintable() or c in "\n\t\r" else "\ufffd" for c in said)
     return text if len(text) <= limit else f"{text[:limit]}\n[... the diff is longer, and cut here ...]\n"
 

@@ -16,7 +16,7 @@ from adapters.git.settings import shown
 BASE: Final = "refs/source/base"
 _TAKEN: Final = "refs/source"
 _BRANCH: Final = "longshore.branch"
-_PACK: Final = ("pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q")
+PACK: Final = ("pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q")
 _UNPACK: Final = 'exec git "$@" < pack'
 # A repository that was cloned without its whole history says where it ends; ours ends there too.
 _SHALLOW: Final = """
@@ -93,11 +93,15 @@ async def transfer(host: HostRepository, repository: Repository, commit: str, kn
     async with repository.scratch() as folder:
         with os.fdopen(os.open(folder / "pack", os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as pack:
             os.fchmod(pack.fileno(), 0o644)  # the sandbox's user reads it
-            wanted = "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known)))
-            await host.git(*_PACK, stdin=wanted.encode(), stdout=pack)
+            await host.git(*PACK, stdin=without(commit, known), stdout=pack)
         if shallow.strip() == "true":
             await repository.shell("shallow", _SHALLOW, stdin=await _shallow_ends(host))
         await repository.shell("index-pack", _UNPACK, *GIT, "index-pack", "--stdin", "--fix-thin", folder=folder)
+
+
+def without(commit: str, known: Sequence[str]) -> bytes:
+    """For `PACK`: the commit with all that comes before it, but for what the other side has."""
+    return "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known))).encode()
 
 
 async def _shallow_ends(host: HostRepository) -> bytes:

@@ -7,7 +7,8 @@ from typing import Final
 from adapters.errors import GitError
 from adapters.git.settings import shown
 
-_COMMIT: Final = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
+# All zeros is no commit: where git expects one, it deletes.
+_COMMIT: Final = re.compile(r"(?!0+$)[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _TREE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 # The rules of `git check-ref-format`; in `refs/heads/` none begins with a dash, and HEAD would be taken for another.
 _NOT_IN_BRANCH: Final = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//|/\.|\.lock(?:/|$)|^[./-]|[./]$|^@$|^HEAD$")

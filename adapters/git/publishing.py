@@ -10,13 +10,13 @@ from typing import Final
 
 from adapters.errors import GitError
 from adapters.git.host import HostRepository
-from adapters.git.intake import taken
+from adapters.git.intake import PACK, taken, without
 from adapters.git.names import check_branch, check_commit
 from adapters.git.repository import GIT, Repository
 from adapters.git.settings import shown
 from adapters.uninterrupted import uninterrupted
 
-_PACK: Final = 'git "$@" > pack'
+_INTO_FILE: Final = 'git "$@" > pack'
 _MERGE: Final = ("merge", "--ff-only", "--no-stat", "--no-verify-signatures", "--no-autostash", "--no-edit", "-q")
 
 
@@ -57,10 +57,8 @@ async def _send(repository: Repository, host: HostRepository, commit: str) -> No
     if await host.known([commit]):
         return
     known = await host.known(await taken(repository))
-    wanted = "".join(f"{line}\n" for line in (commit, *(f"^{one}" for one in known)))
     async with repository.scratch() as folder:
-        arguments = ("pack-objects", "--revs", "--stdout", "--thin", "--delta-base-offset", "-q")
-        await repository.shell("pack-objects", _PACK, *GIT, *arguments, folder=folder, stdin=wanted.encode())
+        await repository.shell("pack-objects", _INTO_FILE, *GIT, *PACK, folder=folder, stdin=without(commit, known))
         with os.fdopen(os.open(folder / "pack", os.O_RDONLY | os.O_NOFOLLOW), "rb") as pack:
             # Strict: what agents have written is not to harm whoever checks it out (.gitmodules, names like .git).
             await host.git("index-pack", "--stdin", "--fix-thin", "--strict", stdin=pack, may_write=True)

@@ -13,13 +13,13 @@ from adapters.channels.github.events import REPOSITORY
 from adapters.channels.github.orders import visible
 from adapters.channels.github.rest import GithubRest, server_of
 from adapters.channels.http import Reply
-from adapters.errors import DeliveryError
+from adapters.errors import DeliveryError, GitError
+from adapters.git.names import check_branch
 from adapters.git.refusals import one_line
 
 MAX_TITLE: Final = 256  # characters, as GitHub counts them
 MAX_BODY: Final = 65_536
 _CUT: Final = "\n\n[… the rest is left out: it is longer than GitHub takes]"
-_BRANCH: Final = re.compile(r"(?!-)[^\s:~^?*\[\\\x00-\x20\x7f]{1,244}")
 _PAGE: Final = "10"  # there is one at most, beside those of forks of the same owner
 _ADDRESS: Final = re.compile(r"https?://[!-~]{1,1000}")
 _BY_SSH: Final = re.compile(r"(?:[^@/:]+@)?([A-Za-z0-9.-]+):(?!//)(.+)")  # git@github.com:owner/name.git
@@ -65,9 +65,11 @@ class GitHubPulls:
         it all the same, and the next call finds it."""
         if not re.fullmatch(REPOSITORY, repository):
             raise DeliveryError(f"{repository[:200]!r} is no repository (owner/name)", retryable=False)
-        for branch in (head, base):
-            if not _BRANCH.fullmatch(branch):
-                raise DeliveryError(f"{branch[:200]!r} is no name for a branch", retryable=False)
+        try:
+            check_branch(head)
+            check_branch(base)
+        except GitError as error:
+            raise DeliveryError(str(error), retryable=False) from None
         if (found := await self._find(repository, head, base)) is not None:
             return found
         said = {

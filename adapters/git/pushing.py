@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from adapters.channels.github.rest import API, server_of
 from adapters.errors import GitError, SandboxError
+from adapters.git.names import check_branch, check_commit
 from adapters.git.refusals import refusal
 from adapters.redaction import Redactor
 from adapters.sandbox.none import Unconfined
@@ -25,9 +26,7 @@ from adapters.sandbox.running import Finished, run
 PUSH_SECONDS: Final = 300.0
 LOOK_SECONDS: Final = 30.0
 _OUTPUT_BYTES: Final = 1 << 20
-_COMMIT: Final = re.compile(r"(?!0+$)(?:[0-9a-f]{40}|[0-9a-f]{64})")  # all zeros would delete the branch
 _REMOTE: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./-]{0,199}")
-_NO_BRANCH: Final = re.compile("-|HEAD$|.*[\0\ud800-\udfff]", re.DOTALL)  # beside what git itself refuses
 _PLAIN: Final = re.compile(r"[!-\[\]-~]+")  # ASCII without a backslash: every program reads such an address alike
 _OFF: Final = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "push.followTags=false", "push.gpgSign=false"),
@@ -57,14 +56,10 @@ async def push(
 
     `token` is for the GitHub server whose API is at `api`. For other remotes, and without one, git uses what it finds
     by itself: the keys of ssh, the operator's credential helper. `repository` is an absolute path."""
-    if not _COMMIT.fullmatch(commit):
-        raise GitError(f"{commit[:80]!r} is not the full id of a commit")
-    ref = f"refs/heads/{branch}"
-    if _NO_BRANCH.match(branch) or (await _git(repository, "check-ref-format", ref)).exit_code:
-        raise GitError(f"{branch[:200]!r} is no name for a branch")
+    ref = f"refs/heads/{check_branch(branch)}"
     env = await _by_ssh(repository) | _with_token(await _address(repository, remote), token, api)
     # Written so, it can be no branch whose name looks like the commit.
-    what = ("--porcelain", "--no-verify", "--", remote, f"{commit}^{{commit}}:{ref}")
+    what = ("--porcelain", "--no-verify", "--", remote, f"{check_commit(commit)}^{{commit}}:{ref}")
     finished = await _git(repository, "push", *what, env=env, seconds=seconds)
     if finished.exit_code:
         hide = Redactor([token, _basic(token)] if token else ()).text

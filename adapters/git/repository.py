@@ -121,9 +121,14 @@ class Repository:
         argv = ("/bin/sh", "-c", script, "longshore-git", *arguments)
         return self._judged((name,), codes, await self._run(argv, tree, folder, stdin, env or {}))
 
-    async def find(self, revision: str, tree: str | None = None) -> str | None:
+    async def beginning(self, *arguments: str, most: int) -> str:
+        """What git prints over the repository, up to so many bytes of it."""
+        script = 'most=$1; shift; git "$@" | head -c "$most"'
+        return (await self.shell(arguments[0], script, str(most), *GIT, *arguments)).stdout
+
+    async def find(self, revision: str) -> str | None:
         """The commit of that name, or None."""
-        said = await self.git("rev-parse", "-q", "--verify", f"{revision}^{{commit}}", tree=tree, codes=(0, 1, 128))
+        said = await self.git("rev-parse", "-q", "--verify", f"{revision}^{{commit}}", codes=(0, 1, 128))
         return said.stdout.strip() if said.exit_code == 0 else None
 
     async def contains(self, commit: str, other: str) -> bool:

@@ -15,7 +15,7 @@ from adapters.git.listings import Changed
 from adapters.git.merging import Merged
 from adapters.git.names import check_branch, check_commit, check_tree
 from adapters.git.publishing import Published
-from adapters.git.repository import GIT, Repository
+from adapters.git.repository import Repository
 from adapters.removal import remove_tree
 from adapters.sandbox.port import Sandbox, SandboxLimits
 
@@ -82,9 +82,7 @@ class Workbench:
         return check_command_of(paths, {path: await self._text(commit, path) for path in wanted})
 
     async def _text(self, commit: str, path: str) -> str:
-        script = 'most=$1; shift; git "$@" | head -c "$most"'
-        arguments = (str(_TEXT_BYTES), *GIT, "cat-file", "blob", f"{commit}:{path}")
-        return (await self._repository.shell("cat-file", script, *arguments)).stdout
+        return await self._repository.beginning("cat-file", "blob", f"{commit}:{path}", most=_TEXT_BYTES)
 
     async def keep(self, ref_name: str, commit: str) -> None:
         """So that nothing is lost, under refs/longshore/."""

@@ -1,5 +1,6 @@
 """`longshore foreman`: several agents, one result. To begin such a workflow, watch it, stop it and let it go on."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -11,16 +12,17 @@ from gateway.cli.foreman_roles import roles
 from gateway.cli.foreman_run import run_foreman
 from gateway.cli.foreman_showing import print_diff, print_workflow
 from gateway.cli.foreman_watching import one_workflow, view_of, watched
-from gateway.cli.foreman_words import STATES, how_far, line_of
+from gateway.cli.foreman_words import STATES, WAITS, line_of
 from gateway.figures import ago
 from gateway.workflow_data import workflow_data, workflow_facts
+from gateway.workflow_words import how_far
 from models.base import AnyRow
 from models.lookup import short
 from models.spending import everybodys
+from models.workflow_progress import Progress, progress_of
 from models.workflows import workflows_page
 from workers.operations import workflows as operations
 from workers.workflows.starting import MAX_MINUTES
-from workers.workflows.view import look
 
 foreman = typer.Typer(help="Several agents, one result: plan, build, check, review, merge.", no_args_is_help=True)
 foreman.command("run")(run_foreman)
@@ -36,37 +38,35 @@ def list_workflows(
     """List workflows, the latest first."""
 
     async def command(desk: Desk) -> None:
-        async def read(conn: AsyncConnection) -> list[tuple[AnyRow, str]]:
+        async def read(conn: AsyncConnection) -> tuple[list[AnyRow], dict[str, Progress]]:
             rows = await workflows_page(conn, everybodys, limit)
-            return [(row, await _standing(conn, row)) for row in rows]
+            return rows, await progress_of(conn, [row.id for row in rows if row.status == "running"])
 
-        found = await desk.db.read(read)
+        rows, running = await desk.db.read(read)
         if as_json:
-            print_json([workflow_facts(row) for row, _ in found])
-        elif not found:
+            print_json([workflow_facts(row) for row in rows])
+        elif not rows:
             out.print("no workflows yet. Begin one:\n  [bold]longshore foreman run --repo . --goal '…'[/bold]")
         else:
-            out.print(_table(found))
+            out.print(_table(rows, running))
 
     run(command)
 
 
-async def _standing(conn: AsyncConnection, row: AnyRow) -> str:
-    if row.status != "running":
-        return row.outcome or ""
-    seen = await look(conn, row.id)
-    return how_far(seen) if seen is not None else ""
-
-
-def _table(found: list[tuple[AnyRow, str]]) -> Table:
+def _table(rows: list[AnyRow], running: Mapping[str, Progress]) -> Table:
     table = Table(box=None, header_style="dim")
     for name in ("id", "agent", "goal", "state", "", "begun"):
         table.add_column(name, no_wrap=name in ("id", "state", "begun"))
-    for row, standing in found:
+    for row in rows:
         state = f"[{STATES[row.status]}]{row.status}[/]"
+        standing = _standing(running[row.id]) if row.id in running else row.outcome or ""
         goal, words = shown(line_of(row.goal, 80)), shown(line_of(standing, 120))
         table.add_row(short(row.id), shown(row.folder), goal, state, words, ago(row.created_at))
     return table
+
+
+def _standing(progress: Progress) -> str:
+    return WAITS if progress.waits else how_far(progress)
 
 
 @foreman.command("show")

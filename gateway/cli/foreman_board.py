@@ -14,16 +14,17 @@ from gateway.cli.foreman_words import (
     at_work,
     cost_of,
     line_of,
+    named,
     title_of,
     took,
     trail,
     waits,
-    worker_of,
 )
 from gateway.figures import money, span
 from models.lookup import short
 from workers.workflows.spec import CLERK, StageKind
-from workers.workflows.view import NAMES, StageView, TaskView, WorkflowView
+from workers.workflows.stage_words import NAMES
+from workers.workflows.view import StageView, TaskView, WorkflowView
 
 _BEFORE: Final[tuple[StageKind, ...]] = ("prepare", "plan")
 _AFTER: Final[tuple[StageKind, ...]] = ("merge", "publish")
@@ -94,4 +95,4 @@ def _add(table: Table, view: WorkflowView, stages: Sequence[StageView], what: Te
 
 
 def _who(stage: StageView) -> str:
-    return "" if stage.provider == CLERK else line_of(worker_of(stage), 40)
+    return "" if stage.provider == CLERK else line_of(named(stage), 40)

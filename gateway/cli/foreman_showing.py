@@ -10,7 +10,7 @@ from rich.text import Text
 from gateway.cli.desk import out, shown, visible
 from gateway.cli.foreman_run import print_intent
 from gateway.cli.foreman_watching import print_costs, print_end
-from gateway.cli.foreman_words import MARKS, at_work, cost_of, line_of, took, waits, worker_of
+from gateway.cli.foreman_words import MARKS, at_work, cost_of, line_of, named, took, waits
 from models.lookup import short
 from workers.workflows.spec import StageKind
 from workers.workflows.view import StageView, TaskView, WorkflowView
@@ -71,7 +71,7 @@ def _print_stages(view: WorkflowView, stages: Sequence[StageView]) -> None:
         mark, style = MARKS[stage.state]
         words = Text(at_work(stage) if stage.state != "failed" else line_of(stage.in_words, 500))
         figures = (Text(took(stage, view), style="dim"), Text(cost_of([stage])), Text(short(stage.session_id), "dim"))
-        table.add_row(Text(f"  {mark}", style), stage.name, Text(line_of(worker_of(stage), 40)), words, *figures)
+        table.add_row(Text(f"  {mark}", style), stage.name, Text(line_of(named(stage), 40)), words, *figures)
     out.print(table)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from gateway.cli.foreman_words import cost_of, line_of, title_of, took, waits, worker_of
+from gateway.cli.foreman_words import cost_of, line_of, named, title_of, took, waits
 from workers.workflows.spec import CLERK
 from workers.workflows.view import StageView, WorkflowView
 
@@ -50,7 +50,7 @@ def _all(view: WorkflowView) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def _begins(stage: StageView) -> str:
-    who = "" if stage.provider == CLERK else f" ({line_of(worker_of(stage))})"
+    who = "" if stage.provider == CLERK else f" ({line_of(named(stage))})"
     return f"{_name(stage)} begins{who}"
 
 

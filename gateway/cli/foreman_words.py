@@ -25,6 +25,7 @@ MARKS: Final = {
     "replaced": ("↻", "dim"),
 }
 STATES: Final = {"running": "cyan", "completed": "green", "failed": "red", "cancelled": "yellow"}
+WAITS: Final = "waits for you"
 _LINE: Final = 100  # characters of what may be of any length, where it stands in a line
 
 
@@ -34,12 +35,8 @@ def line_of(text: object, most: int = _LINE) -> str:
     return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
 
 
-def named(who: Who) -> str:
-    return f"{who.provider}:{who.model}" if who.model else who.provider
-
-
-def worker_of(stage: StageView) -> str:
-    return f"{stage.provider}:{stage.model}" if stage.model else stage.provider
+def named(one: Who | StageView) -> str:
+    return f"{one.provider}:{one.model}" if one.model else one.provider
 
 
 def trail(stages: Iterable[StageView], most: int = 5) -> Text:
@@ -65,19 +62,10 @@ def cost_of(stages: Iterable[StageView]) -> str:
 def at_work(stage: StageView) -> str:
     """What it is at, or what it came to."""
     if stage.state == "waiting":
-        return "waits for you"
+        return WAITS
     if stage.state == "running":
         return line_of(stage.doing or "waits for a worker")
     return line_of(stage.in_words)
-
-
-def how_far(view: WorkflowView) -> str:
-    """In a few words, of one that runs."""
-    if view.waiting or view.questions:
-        return "waits for you"
-    if not view.tasks or view.stages[-1].kind in ("merge", "publish"):
-        return view.stages[-1].name if view.stages else "about to begin"
-    return f"{sum(task.is_done for task in view.tasks)} of {len(view.tasks)} tasks done"
 
 
 def goes_to(target: Target, repository: str) -> str:

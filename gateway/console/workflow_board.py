@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.workflow_words import how_far, tasks_of
 from models.spending import Spent
 from models.workflow_progress import Progress
 from workers.workflows.view import StageView, TaskView, WorkflowView
@@ -23,14 +24,8 @@ _COLUMN_OF: Final = {kind: column for column, kinds in COLUMNS.items() for kind 
 _TONES: Final = {"running": "busy", "waiting": "warn", "completed": "ok", "negative": "bad", "failed": "bad"}
 _WORDS: Final = {"running": "at work", "waiting": "waits for a person", "completed": "done", "replaced": "begun anew"}
 _MARKS: Final = {"completed": "✓", "negative": "✗", "failed": "✗", "cancelled": "–", "replaced": "↻"}
-# The way of a workflow in a list, and what is said of one that is there.
-_WAY: Final = (
-    (("prepare",), "taking the repository in"),
-    (("plan",), "planning"),
-    (("build", "fix", "check", "review"), ""),
-    (("merge",), "putting the work together"),
-    (("publish",), "handing the result over"),
-)
+# The way of a workflow in a list.
+_WAY: Final = (("prepare",), ("plan",), ("build", "fix", "check", "review"), ("merge",), ("publish",))
 
 
 @dataclass(frozen=True)
@@ -121,12 +116,8 @@ def _seconds(view: WorkflowView) -> dict[str, float]:
 
 def way_of(status: str, progress: Progress) -> tuple[list[str], str]:
     """For a list: the state of each part of the way (done, now, ahead), and where it is, in words."""
-    at = next((number for number, (kinds, _) in enumerate(_WAY) if progress.kind in kinds), 0)
     if status == "completed":
-        return ["done"] * len(_WAY), _tasks(progress, "done")
+        return ["done"] * len(_WAY), tasks_of(progress)
+    at = next((number for number, kinds in enumerate(_WAY) if progress.kind in kinds), 0)
     parts = ["done" if number < at else "now" if number == at else "ahead" for number in range(len(_WAY))]
-    return parts, _WAY[at][1] or f"{progress.done} of {_tasks(progress, 'done')}"
-
-
-def _tasks(progress: Progress, word: str) -> str:
-    return f"{progress.tasks} task{'s' * (progress.tasks != 1)} {word}"
+    return parts, how_far(progress)

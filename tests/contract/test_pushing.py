@@ -357,7 +357,7 @@ async def test_a_name_that_is_none_is_no_branch(branch: str, server: GithubServe
 )
 async def test_only_the_full_id_of_a_commit_is_pushed(commit: str, server: GithubServer, repository: Path) -> None:
     """All zeros would delete the branch."""
-    with pytest.raises(GitError, match="not the full id of a commit"):
+    with pytest.raises(GitError, match="no commit's whole id"):
         await push(repository, "origin", "main", commit, TOKEN, api=server.url)
     assert server.branch("main") is not None
 

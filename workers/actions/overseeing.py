@@ -29,7 +29,7 @@ HEAD: Final = "id | agent | state | turns | messages | begun (UTC) | last active
 async def list_sessions(
     conn: AsyncConnection, caller: Caller, action: ListSessions, step_id: str, number: int
 ) -> Performed:
-    folders = {folder for folder in await agent_folders(conn) if caller.policy.scope_of(folder) is not None}
+    folders = await _folders(conn, caller)
     if action.agent_group is not None:
         if action.agent_group not in folders:
             raise ToolError(f"you oversee no agent {action.agent_group!r}")
@@ -40,6 +40,11 @@ async def list_sessions(
     about = await first_messages(conn, [row.id for row in found.sessions])
     lines = [_session_line(row, about.get(row.id)) for row in found.sessions]
     return Performed("\n".join([_counts(found), HEAD, *lines]))
+
+
+async def _folders(conn: AsyncConnection, caller: Caller) -> set[str]:
+    """Of the agents it oversees."""
+    return {folder for folder in await agent_folders(conn) if caller.policy.scope_of(folder) is not None}
 
 
 def _counts(found: Overseen) -> str:
@@ -75,8 +80,7 @@ def _about(first: AnyRow | None) -> str:
 async def read_session(
     conn: AsyncConnection, caller: Caller, action: ReadSession, step_id: str, number: int
 ) -> Performed:
-    folders = {folder for folder in await agent_folders(conn) if caller.policy.scope_of(folder) is not None}
-    found = await sessions_named(conn, folders, action.session_id)
+    found = await sessions_named(conn, await _folders(conn, caller), action.session_id)
     if not found:
         raise ToolError(f"there is no session {action.session_id!r} that you may read; list_sessions shows them")
     if len(found) > 1:

@@ -32,7 +32,7 @@ async def cancel(house: House, by: str, session_id: str) -> Done:
 
     async def work(conn: AsyncConnection) -> Done:
         session = await _session(conn, session_id)
-        given_up = await give_up(conn, session_id, f"cancelled by {_name(by)}")
+        given_up = await give_up(conn, session_id, f"cancelled by {name_of_operator(by)}")
         if given_up is None:
             raise RefusedError(await _nothing_to_cancel(conn, session_id))
         about = {"agent_group_id": session.agent_group_id, "turn": given_up.number}
@@ -63,7 +63,7 @@ async def reset(house: House, by: str, session_id: str) -> Done:
             raise RefusedError(
                 f"session {short(session_id)} is a replay: close it, and replay {short(session.replay_of)} again"
             )
-        done = await start_over(conn, session_id, f"given up: reset by {_name(by)}")
+        done = await start_over(conn, session_id, f"given up: reset by {name_of_operator(by)}")
         if done is None:
             raise RefusedError(_closed(session_id))
         await note(conn, by, "session.reset", session_id, agent_group_id=session.agent_group_id)
@@ -181,5 +181,5 @@ def _closed(session_id: str) -> str:
     return f"session {short(session_id)} is closed already"
 
 
-def _name(by: str) -> str:
+def name_of_operator(by: str) -> str:
     return "the command line" if by == COMMAND_LINE else by

@@ -9,7 +9,7 @@ from models.base import AnyRow, now
 from models.lookup import short
 from models.workflows import lock_workflow, set_stage, set_workflow, stages_of
 from workers.house import Done, House, ring
-from workers.operations.sessions import COMMAND_LINE
+from workers.operations.sessions import name_of_operator
 from workers.refusals import RefusedError
 from workers.workflows.engine import end
 from workers.workflows.spec import spec_of
@@ -32,8 +32,7 @@ async def cancel(house: House, by: str, workflow_id: str) -> Done:
                 f"the result of workflow {short(workflow_id)} is being handed over at this moment: see what came of it "
                 f"with longshore foreman show {short(workflow_id)}"
             )
-        who = "the command line" if by == COMMAND_LINE else by
-        done = await end(conn, workflow, "cancelled", f"cancelled by {who}")
+        done = await end(conn, workflow, "cancelled", f"cancelled by {name_of_operator(by)}")
         await note(conn, by, "workflow.cancel", workflow_id, agent_group_id=workflow.agent_group_id)
         done.text = f"workflow {short(workflow_id)} was cancelled"
         return done

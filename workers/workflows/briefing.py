@@ -4,8 +4,8 @@ Words of other agents and of programs (findings, output of tests) are material t
 say whose they are."""
 
 import re
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from adapters.tools.submitting import Finding, PlannedTask
 from workers.workflows.job import Job, Seen
@@ -161,9 +161,8 @@ def _finding(number: int, finding: Finding) -> str:
     return f"{number}. [{finding.severity}] {finding.title}{place}\n   {finding.detail}{more}"
 
 
-def _files(output: object) -> str:
-    files = output.get("files", []) if hasattr(output, "get") else []
-    return _listed([f"{one['path']} (+{one['added']} -{one['removed']})" for one in files[:100]])
+def _files(output: Mapping[str, Any]) -> str:
+    return _listed([f"{one['path']} (+{one['added']} -{one['removed']})" for one in output.get("files", ())[:100]])
 
 
 def _tries(left: int) -> str:

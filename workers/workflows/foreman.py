@@ -10,6 +10,7 @@ from workers.workflows import briefing
 from workers.workflows.job import Job, Seen
 from workers.workflows.reporting import result_of, summary_of
 from workers.workflows.spec import CLERK, StageKind, Who
+from workers.workflows.stage_words import DOING
 
 _NAMED = 200  # files on the card that asks
 _NAMED_CHARACTERS = 10_000  # in all: a card that is too long cannot be shown, and then nobody could say yes
@@ -52,7 +53,7 @@ def decide(job: Job) -> Decision:
     if (broken := next((one for one in job.stages if one.status in ("failed", "cancelled")), None)) is not None:
         return End(
             "failed",
-            f"{_named(job, broken)} {'was cancelled' if broken.status == 'cancelled' else 'failed'}: {broken.error}",
+            f"{_named(broken)} {'was cancelled' if broken.status == 'cancelled' else 'failed'}: {broken.error}",
         )
     prepared = job.last("prepare")
     if prepared is None:
@@ -223,16 +224,7 @@ def _done(publish: Seen) -> str:
     return f"branch {publish.output['branch']} at {str(publish.output['commit'])[:12]}"
 
 
-def _named(job: Job, stage: Seen) -> str:
+def _named(stage: Seen) -> str:
     """A stage as people would call it."""
-    words = {
-        "prepare": "taking the repository in",
-        "plan": "planning",
-        "build": "building",
-        "fix": "fixing",
-        "check": "checking",
-        "review": "the review of",
-        "merge": "putting the work together",
-        "publish": "handing the result over",
-    }[stage.kind]
+    words = DOING[stage.kind]
     return f"{words} {stage.task}" if stage.task else words

@@ -14,8 +14,7 @@ Standing = Literal["running", "completed", "failed", "cancelled"]
 
 @dataclass(frozen=True)
 class Seen:
-    """A stage. `number` is its place in the order in which stages were begun; `missed`: how often an agent ended it
-    without handing anything in."""
+    """A stage. `number` is its place in the order in which stages were begun."""
 
     kind: StageKind
     number: int

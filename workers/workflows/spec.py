@@ -31,7 +31,7 @@ class Target(_Part):
     branch: Line
     pull_request: bool = False
     remote: Line = "origin"
-    into: Line | None = None  # what a pull request asks to be merged into; None: the branch it began from
+    into: Line | None = None  # what a pull request asks to be merged into; None: there is none
 
 
 class Spec(_Part):

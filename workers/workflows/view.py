@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,17 +16,7 @@ from models.consent import Approval, PendingQuestion
 from models.spending import Spent, usage_of_turns
 from models.workflows import find_workflow, stages_of
 from workers.workflows.spec import CLERK, Spec, StageKind, spec_of
-
-NAMES: Final[Mapping[StageKind, str]] = {
-    "prepare": "take in",
-    "plan": "plan",
-    "build": "build",
-    "fix": "fix",
-    "check": "check",
-    "review": "review",
-    "merge": "merge",
-    "publish": "hand over",
-}
+from workers.workflows.stage_words import NAMES
 
 
 @dataclass(frozen=True)

@@ -101,6 +101,6 @@ def test_the_way_of_a_workflow_is_told_in_a_line() -> None:
     asked: Any = SimpleNamespace(status="completed", verdict="request_changes")
     half = Progress("fix", last_of_task={"a": approved, "b": asked})
     assert way_of("running", half) == (["done", "done", "now", "ahead", "ahead"], "1 of 2 tasks done")
-    assert way_of("running", Progress()) == (["now", *["ahead"] * 4], "taking the repository in")
+    assert way_of("running", Progress()) == (["now", *["ahead"] * 4], "about to begin")
     assert way_of("failed", Progress("merge", last_of_task={"a": approved}))[1] == "putting the work together"
     assert way_of("completed", Progress("publish", last_of_task={"a": approved})) == (["done"] * 5, "1 task done")

@@ -11,7 +11,9 @@ def test_whole_ids_are_commits(commit: str) -> None:
     assert check_commit(commit) == commit
 
 
-@pytest.mark.parametrize("words", ["", "HEAD", "a" * 39, "A" * 40, "-" + "a" * 39, "a" * 40 + "\n", "main"])
+@pytest.mark.parametrize(
+    "words", ["", "HEAD", "a" * 39, "A" * 40, "-" + "a" * 39, "a" * 40 + "\n", "main", "0" * 40, "0" * 64]
+)
 def test_nothing_else_is_a_commit(words: str) -> None:
     with pytest.raises(GitError, match="no commit's whole id"):
         check_commit(words)
