@@ -198,6 +198,10 @@ async def submit_output(conn: AsyncConnection, stage_id: str, output: dict[str, 
     return (await conn.execute(statement.returning(_stages.c.id))).one_or_none() is not None
 
 
+async def find_stage(conn: AsyncConnection, stage_id: str) -> AnyRow | None:
+    return (await conn.execute(select(_stages).where(Stage.id == stage_id))).one_or_none()
+
+
 async def begin_act(conn: AsyncConnection, workflow_id: str, stage_id: str) -> bool:
     """From now on until `end_act`, the stage changes what is not ours: whoever wants to stop the workflow sees it
     (`input`, `acts`). False: the stage is over, and must not."""

@@ -172,7 +172,7 @@ async def test_one_that_could_not_be_handed_over_can_be_cancelled(
     started = await begin(fleet, repository)
 
     async def away(*given: Any, **more: Any) -> Any:
-        raise desk.ToolError("the server is away")
+        raise ToolError("the server is away")
 
     monkeypatch.setattr(desk, "hand_over", away)
     await fleet.settle_down()
