@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from adapters.errors import ToolError
 from models import Approval, MessageIn, Workflow
 from models.base import now
 from tests.integration.conftest import MakeFleet

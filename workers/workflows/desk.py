@@ -179,7 +179,7 @@ class Desk:
         where = {"onto": str(merge["onto"]), "base_branch": self._assignment.call["base_branch"]}
         try:
             return await hand_over(bench, self._spec, commit, **where, summary=str(self._assignment.call["summary"]))
-        except (ToolError, GitError):
+        except Exception:  # it is not being handed over any more, whatever went wrong
             await self._runtime.db.transact(lambda conn: end_act(conn, *ours))
             raise
 
