@@ -90,10 +90,11 @@ def hook_git(trace: Trace) -> None:
 
 
 def leave_lock(locked: Path, name: str, trace: Trace) -> None:
-    """As a git that was killed leaves it. Where the folder is not made yet there is none."""
-    if not locked.parent.is_dir():
-        return
+    """As a git that was killed leaves it. Where the folder is not made yet there is none; and one that is there already
+    is not ours to take away."""
     lock = locked.with_name(f"{locked.name}.lock")
+    if not locked.parent.is_dir() or lock.exists():
+        return
     lock.touch()
     trace(name)
     lock.unlink()
@@ -101,7 +102,7 @@ def leave_lock(locked: Path, name: str, trace: Trace) -> None:
 
 async def lay_by_half(lay_again: Callable[[], Any], folder: Path, trace: Trace) -> None:
     """Files that are laid out: one is not there yet, another is cut short. Then all of it is done again."""
-    (folder / "test_calc.py").unlink()
+    (folder / "test_calc.py").unlink(missing_ok=True)
     (folder / "calc.py").write_text("def ad")
     trace(HALF + "read-tree")
     await lay_again()

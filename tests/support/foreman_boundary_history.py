@@ -38,8 +38,8 @@ def branches(repository: Path) -> Mapping[str, str]:
 
 
 def locks(*folders: Path) -> Sequence[str]:
-    """Of a git that is at work, or was killed."""
-    found = subprocess.run(
-        ["find", *map(str, folders), "-name", "*.lock", "-printf", "%P\n"], capture_output=True, text=True, check=True
-    )
+    """Of a git that is at work, or was killed. What lies in a folder for one operation (`scratch`) nobody uses again,
+    and goes with the workflow."""
+    looked = ["-name", "scratch", "-prune", "-o", "-name", "*.lock", "-printf", "%P\n"]
+    found = subprocess.run(["find", *map(str, folders), *looked], capture_output=True, text=True, check=True)
     return found.stdout.splitlines()
