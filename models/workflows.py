@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, aliased, mapped_column
 
-from models.base import AnyRow, Base, Id, Json, Timestamp, Words, new_id, now
+from models.base import AnyRow, Base, Id, Json, Timestamp, Words, new_id, now, storable
 from models.consent import Approval
 from models.groups import AgentGroup
 from models.inbox import MessageIn
@@ -133,7 +133,7 @@ async def lock_workflow(conn: AsyncConnection, workflow_id: str) -> AnyRow | Non
 
 async def find_workflows(conn: AsyncConnection, ending: str, limit: int = 5) -> list[AnyRow]:
     """Those that a short id may mean."""
-    query = _shown().where(Workflow.id.endswith(ending, autoescape=True)).limit(limit)
+    query = _shown().where(Workflow.id.endswith(storable(ending), autoescape=True)).limit(limit)
     return list((await conn.execute(query)).all())
 
 

@@ -37,7 +37,8 @@ class HostRepository:
         code, said = await self.git("rev-parse", "--show-cdup", codes=(0, 128))
         if code != 0:
             raise GitError(f"{path} is no git repository: name its top folder, or make one with `git init`")
-        if said.strip():
+        _, inside = await self.git("rev-parse", "--is-inside-git-dir", "--is-bare-repository")
+        if said.strip() or inside.split() == ["true", "false"]:
             raise GitError(f"{path} is a folder inside a git repository: name its top folder")
         await self._switch_filters_off()
         return self

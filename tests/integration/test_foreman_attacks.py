@@ -105,6 +105,40 @@ async def test_what_is_hidden_behind_many_files_is_asked_for_too(
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"])
+async def test_a_builder_gets_at_nothing_but_its_files_and_whatever_it_leaves_is_only_files(
+    make_fleet: MakeFleet, folder: Path, repository: Path
+) -> None:
+    trap = folder / "trap"
+    hostile = shell(
+        "R=$(sed 's/gitdir: //; s,/worktrees/.*,,' .git)",
+        f"for f in $R/config $R/HEAD $R/../trees/x {repository}/evil; do echo x > $f && echo $f >> reached; done",
+        f"echo x > {trap}",  # in a folder that is the sandbox's own there
+        "git config a.b c && echo config >> reached; git update-ref refs/heads/x HEAD && echo ref >> reached",
+        f"ls {repository} $R/../trees && echo listed >> reached; git log --oneline || echo no log >> reached",
+        "rm .git; ln -s $R .git; mkdir -p sub/.git",
+        "printf '[core]\\n\\tfsmonitor = touch %s\\n' $PWD/ran > sub/.git/config",
+        "ln -s /etc/passwd link; ln -s / conversations; ln -s / folder; mkfifo pipe; mkdir shut; echo y > shut/in",
+        "chmod 000 shut; printf x > \"$(printf 'bad\\377\\033[2J')\"; printf x > -rf; printf x > sub/x",
+        "printf '* filter=evil diff=evil -diff\\n' > .gitattributes",
+    )
+    fleet = await foreman(make_fleet, folder, smith=before(writes("calc.py", MENDED), hostile))
+    await with_shell(fleet)
+    started = await begin(fleet, repository)
+    await fleet.settle_down()
+    await say(fleet, approve=True)
+    view = await seen(fleet, started)
+    assert view.row.status == "completed", view.row.outcome
+    [merge] = [stage for stage in view.stages if stage.kind == "merge"]
+    paths = [one["path"] for one in merge.output["files"]]
+    bad = "bad\ufffd\\x1b[2J"
+    # Not among them: `reached`, `ran`.
+    assert paths == ["-rf", ".gitattributes", bad, "calc.py", "conversations", "folder", "link", "shut/in", "sub/x"]
+    assert "+    return a + b" in merge.output["diff"], "attributes of the change do not hide the change"
+    assert not trap.exists()
+    assert git(repository, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
 async def test_a_plan_with_too_many_tasks_is_not_cut_but_refused(
     make_fleet: MakeFleet, folder: Path, repository: Path
 ) -> None:
@@ -204,6 +238,13 @@ async def test_what_git_would_refuse_in_the_end_is_refused_in_the_beginning(
         ({"branch": "b", "check": "make \udcff"}, "--check: it holds a NUL, or bytes that are no UTF-8"),
         ({"branch": "b", "goal": "mend\0it"}, "--goal: it holds a NUL"),
         ({"branch": "b", "base": "\udcff"}, "--base: it holds"),
+        ({"branch": "b", "planner": "clerk"}, "it plans, builds and reviews nothing"),
+        ({"branch": "b", "builders": ("smith", "clerk")}, "it plans, builds and reviews nothing"),
+        ({"branch": "b", "reviewer": "clerk:x"}, "it plans, builds and reviews nothing"),
+        (
+            {"branch": "b", "repository": repository / ".git"},
+            "is a folder inside a git repository: name its top folder",
+        ),
         ({"branch": "b", "minutes": float("nan")}, "minutes: nan is not between"),
     ]
     for changes, why in bad:

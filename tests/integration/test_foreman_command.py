@@ -177,6 +177,7 @@ async def test_one_is_cancelled_and_goes_on_after_all(cli: Cli, fleet: Fleet) ->
 @ONE_DATABASE
 async def test_what_cannot_be_is_refused_before_anything_begins(cli: Cli, fleet: Fleet, tmp_path: Path) -> None:
     assert "no workflow ends with 'zzz'; see: longshore foreman list" in said(await cli("show", "zzz", code=1))
+    assert "no workflow ends with" in said(await cli("show", "\udcff", code=1)), "bytes that are no text"
     for _ in range(2):
         await put_workflow(fleet, "planning")
     assert "several workflows end with ''" in said(await cli("cancel", "", code=1))

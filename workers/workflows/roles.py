@@ -12,6 +12,7 @@ from workers.failover import Choice, check_model
 from workers.refusals import RefusedError
 from workers.workflows.candidates import Candidate
 from workers.workflows.fitness import NEEDS, OTHER_VENDOR, Role, is_up, merits, obstacles, points, ranked
+from workers.workflows.spec import CLERK
 
 # Of several builders, none is worse than the best by more points than this.
 NEARLY_AS_FIT: Final = 15
@@ -113,6 +114,8 @@ class _Casting:
         if text is None:
             return None
         wish = Choice.parse(text)
+        if wish.provider == CLERK:
+            raise RefusedError(f"{CLERK!r} is for what needs no judgement: it plans, builds and reviews nothing")
         known = self._all.get(wish.provider)
         if known is None:
             raise RefusedError(
