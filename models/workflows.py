@@ -131,12 +131,6 @@ async def lock_workflow(conn: AsyncConnection, workflow_id: str) -> AnyRow | Non
     return found
 
 
-async def find_workflows(conn: AsyncConnection, ending: str, limit: int = 5) -> list[AnyRow]:
-    """Those that a short id may mean."""
-    query = _shown().where(Workflow.id.endswith(ending, autoescape=True)).limit(limit)
-    return list((await conn.execute(query)).all())
-
-
 async def workflows_page(
     conn: AsyncConnection, mine: Mine, limit: int, before: str | None = None, *, status: str | None = None
 ) -> list[AnyRow]:

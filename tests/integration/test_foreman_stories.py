@@ -201,6 +201,10 @@ async def test_what_cannot_be_done_is_refused_before_anything_begins(
         ({"builders": ("nobody",)}, "there is no provider 'nobody'"),
         ({"pull_request": True}, "LONGSHORE_GITHUB_TOKEN"),
         ({"into": "main"}, "--pull-request"),
+        ({"branch": "a b"}, "'a b' is no name for a branch"),
+        ({"pull_request": True, "into": "-x"}, "'-x' is no name for a branch"),
+        ({"check": ""}, "check: 1 to 500 characters"),
+        ({"check": "x" * 501}, "check: 1 to 500 characters are taken, and not 501"),
         ({"tries": 0}, "tries: 0 is not between 1 and 20"),
         ({"agent": "nobody"}, "there is no agent 'nobody'"),
     ]

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import GitError
 from adapters.git.inspecting import Inspected, inspect
+from adapters.git.names import check_branch
 from adapters.providers.keys import NO_KEY_NEEDED
 from models.audit import note
 from models.base import new_id
@@ -23,7 +24,7 @@ from workers.refusals import RefusedError
 from workers.workflows.candidates import candidates
 from workers.workflows.pull_requests import check_pull_request
 from workers.workflows.roles import NO_WORKERS, Roles, Wishes, choose
-from workers.workflows.spec import FOREMAN, MAX_GOAL, MAX_TASKS, Spec, Target, Who
+from workers.workflows.spec import FOREMAN, MAX_GOAL, MAX_LINE, MAX_TASKS, MAX_TRIES, MINUTES, Spec, Target, Who
 
 MAX_MINUTES: Final = 60.0 * 24 * 30
 MAX_BUDGET: Final = 1_000_000.0
@@ -50,7 +51,7 @@ class Wanted:
     tries: int = 3
     most_tasks: int = 4
     budget_usd: float | None = None
-    minutes: float = 240.0
+    minutes: float = MINUTES
     agent: str = FOREMAN
 
 
@@ -119,8 +120,12 @@ def _check(wanted: Wanted) -> None:
         raise RefusedError("say what is to be reached: --goal “…”")
     if len(goal) > MAX_GOAL:
         raise RefusedError(f"the goal has {len(goal):,} characters; at most {MAX_GOAL:,} are taken")
+    for name in ("base", "check", "branch", "remote", "into"):
+        words = getattr(wanted, name)
+        if words is not None and not 0 < len(words) <= MAX_LINE:
+            raise RefusedError(f"{name}: 1 to {MAX_LINE} characters are taken, and not {len(words):,}")
     limits = {
-        "tries": (wanted.tries, 1, 20),
+        "tries": (wanted.tries, 1, MAX_TRIES),
         "tasks": (wanted.most_tasks, 1, MAX_TASKS),
         "minutes": (wanted.minutes, 1, MAX_MINUTES),
         "budget": (1.0 if wanted.budget_usd is None else wanted.budget_usd, 0.01, MAX_BUDGET),
@@ -142,6 +147,9 @@ def _check_real(roles: Roles, wishes: Wishes) -> None:
 
 async def _target(wanted: Wanted, found: Inspected, workflow_id: str) -> Target:
     branch = wanted.branch or f"longshore/{_slug(wanted.goal)}-{short(workflow_id)}"
+    for named in (branch, wanted.into):
+        if named is not None:
+            _check_branch(named)
     if branch in found.branches and branch != found.branch:
         raise RefusedError(
             f"there is a branch {branch!r} already: name another with --branch, or begin from it with --base {branch}"
@@ -157,6 +165,13 @@ async def _target(wanted: Wanted, found: Inspected, workflow_id: str) -> Target:
         raise RefusedError("no branch is checked out: say with --into what the pull request is for")
     await check_pull_request(found.path, wanted.remote)
     return Target(branch=branch, pull_request=True, remote=wanted.remote, into=into)
+
+
+def _check_branch(name: str) -> None:
+    try:
+        check_branch(name)
+    except GitError as error:
+        raise RefusedError(str(error)) from None
 
 
 def _slug(goal: str) -> str:
