@@ -49,7 +49,6 @@ class Workflow(Base):
         CheckConstraint("status IN ('running', 'completed', 'failed', 'cancelled')", name="status"),
         CheckConstraint("budget_usd > 0", name="budget_usd"),
         Index("ix_workflows_running", "deadline_at", postgresql_where=_RUNNING, sqlite_where=_RUNNING),
-        Index("ix_workflows_created_at", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -78,7 +77,7 @@ class Stage(Base):
         UniqueConstraint("workflow_id", "number"),
         # Whatever the code believes: no stage is begun twice.
         UniqueConstraint("workflow_id", "kind", "task", "round", "attempt"),
-        Index("ix_workflow_stages_running", "session_id", postgresql_where=_RUNNING, sqlite_where=_RUNNING),
+        Index("ix_workflow_stages_running", "workflow_id", postgresql_where=_RUNNING, sqlite_where=_RUNNING),
         Index("ix_workflow_stages_session_id", "session_id"),
     )
 
