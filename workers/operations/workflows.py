@@ -10,7 +10,7 @@ from workers.house import Done, House, ring
 from workers.operations.sessions import name_of_operator
 from workers.refusals import RefusedError
 from workers.workflows.engine import end
-from workers.workflows.spec import MAX_TRIES, MINUTES, spec_of
+from workers.workflows.spec import MINUTES, spec_of
 
 
 async def cancel(house: House, by: str, workflow_id: str) -> Done:
@@ -41,7 +41,7 @@ async def restart(house: House, by: str, workflow_id: str, *, minutes: float = M
                 await set_stage(conn, stage.id, status="replaced")
         spec = spec_of(workflow)
         running = {"status": "running", "outcome": None, "ended_at": None, "rung_at": None}
-        changed = spec.model_copy(update={"tries": min(MAX_TRIES, spec.tries * 2)}).model_dump(mode="json")
+        changed = spec.model_copy(update={"tries": spec.tries * 2}).model_dump(mode="json")
         await set_workflow(conn, workflow_id, spec=changed, deadline_at=now(minutes * 60), **running)
         await note(conn, by, "workflow.restart", workflow_id, agent_group_id=workflow.agent_group_id)
         return Done(f"workflow {short(workflow_id)} goes on")

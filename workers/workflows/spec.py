@@ -44,7 +44,8 @@ class Spec(_Part):
     builders: tuple[Who, ...] = Field(min_length=1)
     reviewers: dict[str, Who]  # by the builder whose work is looked at
     target: Target
-    tries: int = Field(3, ge=1, le=MAX_TRIES)  # so often a task may fail its checks, its review or its merge
+    # So often a task may fail its checks, its review or its merge. Restarts give it more than anybody may ask for.
+    tries: int = Field(3, ge=1)
     most_tasks: int = Field(4, ge=1, le=MAX_TASKS)
     notes: tuple[str, ...] = ()
 
