@@ -7,11 +7,12 @@ from typing import Final
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from models.base import AnyRow
+from models.base import AnyRow, storable
 from models.browsing import dead_messages, undelivered_answers
 from models.inbox import MessageIn
 from models.outbox import MessageOut
 from models.sessions import Session
+from models.workflows import Workflow
 
 SHORT: Final = 8
 _MOST: Final = 5  # with more than one, people have to say more of it
@@ -24,6 +25,11 @@ def short(row_id: str) -> str:
 
 async def find_sessions(conn: AsyncConnection, ending: str) -> list[str]:
     query = select(Session.id).where(Session.id.endswith(ending, autoescape=True)).limit(_MOST)
+    return list((await conn.execute(query)).scalars())
+
+
+async def find_workflows(conn: AsyncConnection, ending: str) -> list[str]:
+    query = select(Workflow.id).where(Workflow.id.endswith(storable(ending), autoescape=True)).limit(_MOST)
     return list((await conn.execute(query)).scalars())
 
 

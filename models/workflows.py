@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import Mapped, aliased, mapped_column
 
-from models.base import AnyRow, Base, Id, Json, Timestamp, Words, new_id, now, storable
+from models.base import AnyRow, Base, Id, Json, Timestamp, Words, new_id, now
 from models.consent import Approval
 from models.groups import AgentGroup
 from models.inbox import MessageIn
@@ -49,7 +49,6 @@ class Workflow(Base):
         CheckConstraint("status IN ('running', 'completed', 'failed', 'cancelled')", name="status"),
         CheckConstraint("budget_usd > 0", name="budget_usd"),
         Index("ix_workflows_running", "deadline_at", postgresql_where=_RUNNING, sqlite_where=_RUNNING),
-        Index("ix_workflows_created_at", "created_at", "id"),
     )
 
     id: Mapped[str] = mapped_column(Id, primary_key=True, default=new_id)
@@ -78,7 +77,7 @@ class Stage(Base):
         UniqueConstraint("workflow_id", "number"),
         # Whatever the code believes: no stage is begun twice.
         UniqueConstraint("workflow_id", "kind", "task", "round", "attempt"),
-        Index("ix_workflow_stages_running", "session_id", postgresql_where=_RUNNING, sqlite_where=_RUNNING),
+        Index("ix_workflow_stages_running", "workflow_id", postgresql_where=_RUNNING, sqlite_where=_RUNNING),
         Index("ix_workflow_stages_session_id", "session_id"),
     )
 
@@ -129,12 +128,6 @@ async def lock_workflow(conn: AsyncConnection, workflow_id: str) -> AnyRow | Non
     query = _shown().where(Workflow.id == workflow_id).with_for_update(of=_table)
     found: AnyRow | None = (await conn.execute(query)).one_or_none()
     return found
-
-
-async def find_workflows(conn: AsyncConnection, ending: str, limit: int = 5) -> list[AnyRow]:
-    """Those that a short id may mean."""
-    query = _shown().where(Workflow.id.endswith(storable(ending), autoescape=True)).limit(limit)
-    return list((await conn.execute(query)).all())
 
 
 async def workflows_page(

@@ -22,6 +22,7 @@ from models.spending import everybodys
 from models.workflow_progress import Progress, progress_of
 from models.workflows import workflows_page
 from workers.operations import workflows as operations
+from workers.workflows.spec import MINUTES
 from workers.workflows.starting import MAX_MINUTES
 
 foreman = typer.Typer(help="Several agents, one result: plan, build, check, review, merge.", no_args_is_help=True)
@@ -119,9 +120,7 @@ def cancel(workflow: Handle, as_json: AsJson = False) -> None:
 @foreman.command("restart")
 def restart(
     workflow: Handle,
-    minutes: Annotated[
-        float, typer.Option(min=1, max=MAX_MINUTES, help="so long it may take from now on")
-    ] = operations.MINUTES,
+    minutes: Annotated[float, typer.Option(min=1, max=MAX_MINUTES, help="so long it may take from now on")] = MINUTES,
     as_json: AsJson = False,
 ) -> None:
     """Let one that failed or was cancelled go on where it stopped: what is done stays done."""

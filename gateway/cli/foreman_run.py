@@ -16,8 +16,7 @@ from gateway.cli.listening import listeners
 from gateway.figures import money, span
 from gateway.workflow_data import workflow_data
 from models.lookup import short
-from workers.operations.workflows import MINUTES
-from workers.workflows.spec import CLERK, FOREMAN, MAX_GOAL, MAX_TASKS, Spec
+from workers.workflows.spec import CLERK, FOREMAN, MAX_GOAL, MAX_TASKS, MAX_TRIES, MINUTES, Spec
 from workers.workflows.starting import MAX_BUDGET, MAX_MINUTES, Started, Wanted, start
 from workers.workflows.view import WorkflowView
 
@@ -39,7 +38,7 @@ def run_foreman(
     pull_request: Annotated[bool, typer.Option("--pull-request", help="push it, and open a pull request")] = False,
     remote: Annotated[str | None, typer.Option(help="for a pull request: where to push to; else origin")] = None,
     into: Annotated[str | None, typer.Option(help="for a pull request: what it asks to be merged into")] = None,
-    tries: Annotated[int, typer.Option(min=1, max=20, help="so often each task may fail")] = 3,
+    tries: Annotated[int, typer.Option(min=1, max=MAX_TRIES, help="so often each task may fail")] = 3,
     tasks: Annotated[int, typer.Option(min=1, max=MAX_TASKS, help="at most so many tasks at once")] = 4,
     budget: Annotated[float | None, typer.Option(min=0.01, max=MAX_BUDGET, help="US dollars for all of it")] = None,
     minutes: Annotated[float, typer.Option(min=1, max=MAX_MINUTES, help="so long it may take")] = MINUTES,

@@ -17,8 +17,7 @@ from gateway.cli.foreman_words import STATES, cost_of, line_of
 from gateway.figures import money, spent
 from gateway.workflow_data import workflow_data
 from models.errors import DatabaseDownError
-from models.lookup import short
-from models.workflows import find_workflows
+from models.lookup import find_workflows, short
 from workers.workflows.view import WorkflowView, look
 
 LOOK_SECONDS: Final = 0.5
@@ -32,7 +31,7 @@ async def one_workflow(desk: Desk, fragment: str) -> str:
         fail(
             f"{'several workflows end' if found else 'no workflow ends'} with {fragment!r}; see: longshore foreman list"
         )
-    return str(found[0].id)
+    return found[0]
 
 
 async def view_of(desk: Desk, workflow_id: str) -> WorkflowView:

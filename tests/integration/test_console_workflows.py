@@ -250,3 +250,11 @@ async def test_long_outputs_are_not_in_what_is_fetched_again_and_again(gateway: 
     assert len(part.text) < 60_000
     whole = (await ada.get(f"/workflows/{rows.id}/stages/{check}", **PART)).text
     assert ("the end" in whole, len(whole) < 600_000, "not shown here" in whole) == (True, True, True)
+
+
+async def test_a_change_of_a_file_that_is_no_text_is_shown(gateway: Gateway, ada: Aboard) -> None:
+    rows = await put_workflow(gateway.fleet, "running")
+    files = [{"path": "logo.png", "added": None, "removed": None}, {"path": "x.py", "added": 3, "removed": 1}]
+    check = await rows.do("check", checked() | {"files": files}, "totals")
+    page = await ada.get(f"/workflows/{rows.id}/stages/{check}")
+    assert "2 files, +3 −1" in text_of(page)

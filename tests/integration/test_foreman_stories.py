@@ -29,12 +29,14 @@ from tests.support.foremen import (
 )
 from tests.support.model_api import Call, reply, rule, script
 from tests.support.servers import private_folder
+from tests.support.workflow_rows import put_workflow, spec
 from workers.consent.approvals import decide
 from workers.house import ring
 from workers.operations import workflows
 from workers.refusals import RefusedError
 from workers.workflows.assignment import FOLDER
 from workers.workflows.engine import advance
+from workers.workflows.spec import MAX_TRIES, spec_of
 from workers.workflows.starting import Wanted, start
 from workers.workflows.tidying import tidy_workflows
 
@@ -95,6 +97,17 @@ async def test_it_goes_on_where_it_stopped_when_somebody_wants_it_to(
     assert len([stage for stage in view.stages if stage.kind == "plan"]) == 1, "what is done stays done"
     with pytest.raises(RefusedError, match="nothing to restart"):
         await workflows.restart(fleet.runtime, "cli", started.workflow_id)
+
+
+async def test_one_that_had_as_many_tries_as_there_are_has_more_after_a_restart(
+    make_fleet: MakeFleet, folder: Path
+) -> None:
+    fleet = await foreman(make_fleet, folder)
+    rows = await put_workflow(fleet, "failed")
+    await fleet.execute(update(Workflow).values(spec=spec(tries=MAX_TRIES)))
+    await workflows.restart(fleet.runtime, "cli", rows.id)
+    [row] = await fleet.rows(Workflow)
+    assert spec_of(row).tries == 2 * MAX_TRIES
 
 
 async def test_tasks_that_conflict_are_put_together_by_whoever_comes_second(
@@ -201,6 +214,10 @@ async def test_what_cannot_be_done_is_refused_before_anything_begins(
         ({"builders": ("nobody",)}, "there is no provider 'nobody'"),
         ({"pull_request": True}, "LONGSHORE_GITHUB_TOKEN"),
         ({"into": "main"}, "--pull-request"),
+        ({"branch": "a b"}, "'a b' is no name for a branch"),
+        ({"pull_request": True, "into": "-x"}, "'-x' is no name for a branch"),
+        ({"check": ""}, "check: 1 to 500 characters"),
+        ({"check": "x" * 501}, "check: 1 to 500 characters are taken, and not 501"),
         ({"tries": 0}, "tries: 0 is not between 1 and 20"),
         ({"agent": "nobody"}, "there is no agent 'nobody'"),
     ]

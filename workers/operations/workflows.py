@@ -1,7 +1,5 @@
 """Workflows: to stop one, and to let one that has stopped go on. (Beginning one is `workers.workflows.starting`.)"""
 
-from typing import Any, Final
-
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models.audit import note
@@ -12,11 +10,9 @@ from workers.house import Done, House, ring
 from workers.operations.sessions import name_of_operator
 from workers.refusals import RefusedError
 from workers.workflows.engine import end
-from workers.workflows.spec import spec_of
+from workers.workflows.spec import MINUTES, spec_of
 from workers.workflows.starting import check_minutes
 from workers.workflows.tidying import KEPT_SECONDS
-
-MINUTES: Final = 240.0
 
 
 async def cancel(house: House, by: str, workflow_id: str) -> Done:
@@ -58,9 +54,8 @@ async def restart(house: House, by: str, workflow_id: str, *, minutes: float = M
             if stage.status in ("failed", "cancelled"):
                 await set_stage(conn, stage.id, status="replaced")
         spec = spec_of(workflow)
-        more: dict[str, Any] = {"tries": spec.tries * 2}
         running = {"status": "running", "outcome": None, "ended_at": None, "rung_at": None}
-        changed = spec.model_copy(update=more).model_dump(mode="json")
+        changed = spec.model_copy(update={"tries": spec.tries * 2}).model_dump(mode="json")
         await set_workflow(conn, workflow_id, spec=changed, deadline_at=now(minutes * 60), **running)
         await note(conn, by, "workflow.restart", workflow_id, agent_group_id=workflow.agent_group_id)
         return Done(f"workflow {short(workflow_id)} goes on")

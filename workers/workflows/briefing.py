@@ -11,7 +11,6 @@ from adapters.tools.submitting import Finding, PlannedTask
 from workers.workflows.job import Job, Seen
 
 _SHOWN: Final = 12_000  # characters of what a test command printed
-_DIFF: Final = 60_000  # characters of a change; all of it is in the tree as well
 _TREE: Final = (
     "Your workspace is a git worktree of the repository, made for you alone. Read its AGENTS.md, CLAUDE.md or "
     "CONTRIBUTING.md first, if there is one. `git log` and `git diff` work; do not commit, push or change branches: "
@@ -100,7 +99,7 @@ def review(job: Job, key: str, *, again: bool = False) -> str:
         task_text(task),
         f"# The change\nCommit {output['commit']}, whose files are in your workspace; `git diff {output['since']} "
         f"{output['commit']}` shows it as well. `{job.check}` passes.\n\n{_files(output)}\n\n"
-        f"{_quoted('diff', str(output.get('diff') or '')[:_DIFF])}",
+        f"{_quoted('diff', str(output.get('diff') or ''))}",
     ]
     if earlier is not None and earlier.findings:
         found = _quoted("findings", _findings(earlier.findings))
@@ -162,7 +161,12 @@ def _finding(number: int, finding: Finding) -> str:
 
 
 def _files(output: Mapping[str, Any]) -> str:
-    return _listed([f"{one['path']} (+{one['added']} -{one['removed']})" for one in output.get("files", ())[:100]])
+    return _listed([file_line(one) for one in output.get("files", ())[:100]])
+
+
+def file_line(one: Mapping[str, Any]) -> str:
+    """A file of a change, with how many lines came and went; of one that is no text nobody counts them."""
+    return f"{one['path']} (no text)" if one["added"] is None else f"{one['path']} +{one['added']} -{one['removed']}"
 
 
 def _tries(left: int) -> str:

@@ -27,10 +27,9 @@ from workers.workflows.handing_over import hand_over
 GB: Final = 1 << 30
 # A project's whole test suite, with its compilers.
 LIMITS: Final = SandboxLimits(seconds=1800.0, memory_bytes=4 * GB, processes=1024, file_bytes=2 * GB, disk_bytes=8 * GB)
-DIFF_LIMIT: Final = 60_000  # characters that are kept of a change
+DIFF_LIMIT: Final = 60_000  # characters that are kept of a change, and shown to its reviewer
 LOOKED_THROUGH: Final = 4_000_000  # characters of a change that are looked at for keys
 FILES_LIMIT: Final = 500
-LOG_LIMIT: Final = 20_000
 OVER: Final = "this stage of the workflow is over: nothing is done for it any more"
 
 
@@ -120,7 +119,7 @@ class Desk:
             return Submit({"ok": False, "why": why, **output}, why)
         checked = await bench.check(work.commit, check, LIMITS)
         why = "" if checked.ok else f"`{check}` failed: {checked.words}"
-        log = self._redacted(checked.output)[-LOG_LIMIT:]
+        log = self._redacted(checked.output)
         output |= {"ok": checked.ok, "why": why, "log": log, "seconds": round(checked.seconds, 1)}
         return Submit(output, why or f"`{check}` passed on {work.commit[:12]}")
 
@@ -139,7 +138,7 @@ class Desk:
                 checked = await bench.check(merged.commit, str(call["check"]), LIMITS)
                 if not checked.ok:
                     why = f"with {work['task']}, the whole fails its checks: {checked.words}"
-                    log = self._redacted(checked.output)[-LOG_LIMIT:]
+                    log = self._redacted(checked.output)
                     return Submit(self._sent_back(work, at, why) | {"log": log}, why)
             at = merged.commit
             await bench.keep(f"merge/{number}", at)

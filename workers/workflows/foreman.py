@@ -193,7 +193,7 @@ def _publish(job: Job, merge: Seen) -> Next:
 def _asks(job: Job, merge: Seen) -> list[dict[str, Any]]:
     """What must be approved before, each by itself, and each for this very commit."""
     target, output = job.spec.target, merge.output
-    files = _listed([f"{one['path']} +{one['added']} -{one['removed']}" for one in output["files"]])
+    files = _listed([briefing.file_line(one) for one in output["files"]])
     where = {"repository": job.spec.repository, "branch": target.branch, "commit": output["commit"], "files": files}
     return [
         {"tool": "ask_approval", "arguments": {"category": one["category"], "why": one["words"], **where}}

@@ -78,9 +78,7 @@ class Job:
         return str(prepared.output["check"])
 
     def builder(self, task: str) -> Who:
-        """Tasks are dealt out in turn."""
-        keys = [one.key for one in self.tasks]
-        return self.spec.builders[keys.index(task) % len(self.spec.builders)]
+        return self.spec.builder_of([one.key for one in self.tasks].index(task))
 
     def reviewer(self, task: str) -> Who:
         return self.spec.reviewers[self.builder(task).provider]

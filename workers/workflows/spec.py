@@ -7,8 +7,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 FOREMAN: Final = "foreman"
 CLERK: Final = "clerk"  # the provider that does what needs no judgement
 MAX_GOAL: Final = 20_000
-MAX_TASKS: Final = 8
 MAX_LINE: Final = 500  # characters of a path, a branch, a command
+MAX_TASKS: Final = 8
+MAX_TRIES: Final = 20
+MINUTES: Final = 240.0  # so long one may take, if nobody says otherwise
 
 Line = Annotated[str, StringConstraints(min_length=1, max_length=MAX_LINE)]
 
@@ -42,9 +44,14 @@ class Spec(_Part):
     builders: tuple[Who, ...] = Field(min_length=1)
     reviewers: dict[str, Who]  # by the builder whose work is looked at
     target: Target
-    tries: int = Field(3, ge=1)  # so often a task may fail its checks, its review or its merge
+    # So often a task may fail its checks, its review or its merge. Restarts give it more than anybody may ask for.
+    tries: int = Field(3, ge=1)
     most_tasks: int = Field(4, ge=1, le=MAX_TASKS)
     notes: tuple[str, ...] = ()
+
+    def builder_of(self, number: int) -> Who:
+        """Of a task, by its place in the plan: they are dealt out in turn."""
+        return self.builders[number % len(self.builders)]
 
 
 StageKind = Literal["prepare", "plan", "build", "fix", "check", "review", "merge", "publish"]

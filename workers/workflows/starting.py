@@ -24,7 +24,7 @@ from workers.refusals import RefusedError
 from workers.workflows.candidates import candidates
 from workers.workflows.pull_requests import check_pull_request
 from workers.workflows.roles import NO_WORKERS, Roles, Wishes, choose
-from workers.workflows.spec import FOREMAN, MAX_GOAL, MAX_LINE, MAX_TASKS, Spec, Target, Who
+from workers.workflows.spec import FOREMAN, MAX_GOAL, MAX_LINE, MAX_TASKS, MAX_TRIES, MINUTES, Spec, Target, Who
 
 MAX_MINUTES: Final = 60.0 * 24 * 30
 MAX_BUDGET: Final = 1_000_000.0
@@ -51,7 +51,7 @@ class Wanted:
     tries: int = 3
     most_tasks: int = 4
     budget_usd: float | None = None
-    minutes: float = 240.0
+    minutes: float = MINUTES
     agent: str = FOREMAN
 
 
@@ -120,7 +120,7 @@ def _check(wanted: Wanted) -> None:
     if not goal:
         raise RefusedError("say what is to be reached: --goal “…”")
     limits = {
-        "tries": (wanted.tries, 1, 20),
+        "tries": (wanted.tries, 1, MAX_TRIES),
         "tasks": (wanted.most_tasks, 1, MAX_TASKS),
         "budget": (1.0 if wanted.budget_usd is None else wanted.budget_usd, 0.01, MAX_BUDGET),
     }

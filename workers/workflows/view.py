@@ -202,7 +202,7 @@ def _stage(
 
 
 def _task(task: Any, number: int, spec: Spec, stages: Sequence[StageView]) -> TaskView:
-    builder = spec.builders[number % len(spec.builders)].provider
+    builder = spec.builder_of(number).provider
     return TaskView(
         task.key,
         task.title,

@@ -20,6 +20,7 @@ from models.workflows import workflows_page
 from workers.access import Act
 from workers.house import House
 from workers.operations import workflows as operations
+from workers.workflows.spec import MINUTES
 from workers.workflows.starting import MAX_MINUTES
 from workers.workflows.view import WorkflowView, look
 
@@ -146,7 +147,7 @@ class WholeWorkflow(ShownWorkflow):
 class Restart(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    minutes: float = Field(operations.MINUTES, ge=1, le=MAX_MINUTES, description="so long it may take from now on")
+    minutes: float = Field(MINUTES, ge=1, le=MAX_MINUTES, description="so long it may take from now on")
 
 
 def workflow_routes(house: House, door: Doorkeeper) -> APIRouter:

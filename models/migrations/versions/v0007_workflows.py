@@ -51,7 +51,6 @@ def upgrade() -> None:
     op.create_index(
         "ix_workflows_running", "workflows", ["deadline_at"], postgresql_where=_RUNNING, sqlite_where=_RUNNING
     )
-    op.create_index("ix_workflows_created_at", "workflows", ["created_at", "id"])
     op.create_table(
         "workflow_stages",
         sa.Column("id", ID, nullable=False),
@@ -93,7 +92,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_workflow_stages_running",
         "workflow_stages",
-        ["session_id"],
+        ["workflow_id"],
         postgresql_where=_RUNNING,
         sqlite_where=_RUNNING,
     )
@@ -114,7 +113,6 @@ def downgrade() -> None:
     op.drop_index("ix_workflow_stages_session_id", "workflow_stages")
     op.drop_index("ix_workflow_stages_running", "workflow_stages")
     op.drop_table("workflow_stages")
-    op.drop_index("ix_workflows_created_at", "workflows")
     op.drop_index("ix_workflows_running", "workflows")
     op.drop_index(op.f("ix_workflows_agent_group_id"), "workflows")
     op.drop_table("workflows")

@@ -273,3 +273,15 @@ def test_whatever_stages_come_to_it_ends_and_hands_over_only_what_was_checked_an
             assert checked.round == mine[-1].round, "what was reviewed is what was checked"
     else:
         assert decision.result is None
+
+
+def test_a_reviewer_is_told_that_a_change_was_cut_and_which_files_are_no_text() -> None:
+    story = Story().planned("a")
+    story.end("build", "a", {"text": "done"})
+    story.go_on()
+    files = [{"path": "logo.png", "added": None, "removed": None}]
+    diff = "+x" * 30_000 + "\n[... the diff is longer, and cut here ...]\n"
+    story.end("check", "a", {"ok": True, "commit": "c", "tree": "t", "since": "base", "files": files, "diff": diff})
+    story.go_on()
+    prompt = story.asked[-1].prompt
+    assert ("cut here ...]" in prompt, "- logo.png (no text)" in prompt) == (True, True)
