@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.foreman_models import FILES, MENDED, environment, foreman_script, wishes
-from tests.support.foremen import git, make_repository
+from tests.support.foremen import make_repository
 from tests.support.model_api import ModelApiThread
 from tests.support.processes import ROOT, Operator
 from tests.support.programs import living_in, require
+from tests.support.repositories import git
 from tests.support.servers import private_folder
 
 pytestmark = [pytest.mark.spec("O1", "M7", "P5", "P6", "P7"), pytest.mark.long, pytest.mark.timeout(900)]

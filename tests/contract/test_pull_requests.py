@@ -15,7 +15,8 @@ from adapters.errors import ChannelError, DeliveryError
 from adapters.git.pull_requests import MAX_BODY, GitHubPulls, PullRequest, _body
 from adapters.git.pushing import push
 from tests.support.github_api import REPOSITORY, TOKEN
-from tests.support.github_server import GithubServer, git
+from tests.support.github_server import GithubServer
+from tests.support.repositories import git
 from tests.support.rest_stand_in import Asked, Said
 
 pytestmark = pytest.mark.spec("O1")

@@ -12,7 +12,8 @@ from adapters.errors import GitError
 from adapters.git.pushing import push, remote_url
 from tests.support.certificates import Authority
 from tests.support.github_api import REPOSITORY, TOKEN
-from tests.support.github_server import GithubServer, git
+from tests.support.github_server import GithubServer
+from tests.support.repositories import git
 from tests.support.rest_stand_in import Asked, RestStandIn, Said
 
 pytestmark = pytest.mark.spec("O1")
@@ -319,9 +320,10 @@ async def test_the_token_stands_in_no_argument(server: GithubServer, repository:
 
 async def test_a_push_that_is_cancelled_leaves_no_program_behind(server: GithubServer, repository: Path) -> None:
     server.fail_next("slow")
+    before = psutil.Process().children(recursive=True)  # servers of other tests
     work = asyncio.ensure_future(pushed(server, repository))
     await asyncio.to_thread(server.waiting.wait, 30)
-    started = psutil.Process().children(recursive=True)
+    started = set(psutil.Process().children(recursive=True)) - set(before)
     assert {"git-remote-http", "git"} & {process.name() for process in started}
     work.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -14,11 +14,11 @@ from tests.support.foremen import (
     MENDED,
     begin,
     foreman,
-    git,
     make_repository,
     say,
     seen,
 )
+from tests.support.repositories import git
 from tests.support.servers import private_folder
 from workers.operations import workflows
 from workers.refusals import RefusedError

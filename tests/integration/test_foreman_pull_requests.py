@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import MakeFleet
-from tests.support.foremen import begin, foreman, git, make_repository, say, seen
+from tests.support.foremen import begin, foreman, make_repository, say, seen
 from tests.support.github_api import TOKEN
 from tests.support.github_server import GithubServer
+from tests.support.repositories import git
 from tests.support.rest_stand_in import Asked, Said
 from tests.support.servers import private_folder
 from workers.refusals import RefusedError

@@ -20,7 +20,6 @@ from tests.support.foremen import (
     PLAN,
     begin,
     foreman,
-    git,
     make_repository,
     registry_of,
     say,
@@ -28,6 +27,7 @@ from tests.support.foremen import (
     writes,
 )
 from tests.support.model_api import Call, reply, rule, script
+from tests.support.repositories import git
 from tests.support.servers import private_folder
 from tests.support.workflow_rows import put_workflow, spec
 from workers.consent.approvals import decide

@@ -1,7 +1,5 @@
 """A small repository with a bug, and agents that play their parts in mending it: for tests of the foreman."""
 
-import os
-import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +11,7 @@ from adapters.providers.scripted import ScriptedProvider, ScriptedQuery
 from adapters.registry import Drivers, Registry
 from models import Approval
 from tests.support.fleet import Fleet
+from tests.support.repositories import git
 from workers.consent.approvals import decide
 from workers.house import ring
 from workers.workflows.starting import Started, Wanted, start
@@ -39,14 +38,6 @@ APPROVE = """
     with: {verdict: approve, summary: It adds now., findings: []}
   - answer: Approved.
 """
-
-
-def git(folder: Path, *words: str) -> str:
-    """As somebody who works in that repository."""
-    who = {"GIT_AUTHOR_NAME": "Ann", "GIT_AUTHOR_EMAIL": "ann@example.org"}
-    env = {**who, "GIT_COMMITTER_NAME": "Ann", "GIT_COMMITTER_EMAIL": "ann@example.org", "PATH": os.environ["PATH"]}
-    ran = subprocess.run(["git", *words], cwd=folder, env=env, capture_output=True, text=True, check=True)
-    return ran.stdout.strip()
 
 
 def make_repository(folder: Path, files: Mapping[str, str] | None = None) -> Path:

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.support.github_api import LOGIN, REPOSITORY, TOKEN, GithubApi
+from tests.support.repositories import git
 from tests.support.rest_stand_in import Asked, Said
 
 _BASIC = "Basic " + base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
@@ -134,11 +135,3 @@ class GithubServer(GithubApi):
         }
         self.pulls.append(pull)
         return pull
-
-
-def git(folder: Path, *words: str) -> str:
-    """What git says there, with nobody's settings."""
-    who = {f"GIT_{role}_{part}": "ada@example.org" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
-    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, **who}
-    done = subprocess.run(["git", "-C", str(folder), *words], env=env, capture_output=True, text=True, check=True)
-    return done.stdout.strip()

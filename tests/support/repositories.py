@@ -9,6 +9,14 @@ from adapters.sandbox.port import Command, Probe, Sandbox, SandboxProcess
 from adapters.sandbox.process import Supervised
 
 
+def git(folder: Path, *words: str) -> str:
+    """What git says there, with nobody's settings."""
+    who = {f"GIT_{role}_{part}": "ada@example.org" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    env = {"PATH": os.environ["PATH"], "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, **who}
+    done = subprocess.run(["git", "-C", str(folder), *words], env=env, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
 class UserRepository:
     """A folder in which somebody works with git, as that user if the tests are root's."""
 
