@@ -76,6 +76,7 @@ async def _address(repository: Path, remote: str) -> str:
     # git push would take an address or a folder for a remote as well: only a name is one.
     if not _REMOTE.fullmatch(remote):
         raise GitError(f"{remote[:200]!r} is no name for a remote")
+    _check_owner(repository)
     found = await _git(repository, "remote", "get-url", "--push", "--all", remote)
     if "No such remote" in found.stderr:
         raise GitError(f"{repository} has no remote {remote!r}: add it with `git remote add`, or name another")
@@ -84,6 +85,19 @@ async def _address(repository: Path, remote: str) -> str:
     if len(addresses := found.stdout.splitlines()) != 1:
         raise GitError(f"the remote {remote!r} has {len(addresses)} addresses to push to, and must have one")
     return addresses[0]
+
+
+def _check_owner(repository: Path) -> None:
+    """git obeys the repository's settings here, which name programs: as root it would run what another user wrote."""
+    try:
+        owner = repository.stat().st_uid
+    except OSError as error:
+        raise GitError(f"{repository} cannot be looked at: {error.strerror}") from error
+    if os.geteuid() == 0 and owner != 0:
+        raise GitError(
+            f"{repository} belongs to user {owner}, and this runs as root: pushing would run that user's settings as "
+            "root. Run the workers as that user, or push the branch by hand"
+        )
 
 
 async def _by_ssh(repository: Path) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +96,17 @@ async def test_a_new_branch_arrives_and_is_not_sent_twice(server: GithubServer, 
     assert sent
     await pushed(server, repository)
     assert (server.branch("fix"), server.pushes()) == (tip, sent)
+
+
+async def test_root_does_not_run_what_another_users_settings_name(
+    server: GithubServer, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() == 0:
+        os.chown(repository, 1234, 1234)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    error = await refused(server, repository)
+    assert "Run the workers as that user" in str(error)
+    assert server.pushes() == 0
 
 
 async def test_exactly_the_commit_is_pushed_and_nothing_beside_it(server: GithubServer, repository: Path) -> None:

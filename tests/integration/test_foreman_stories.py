@@ -216,8 +216,8 @@ async def test_what_cannot_be_done_is_refused_before_anything_begins(
         ({"into": "main"}, "--pull-request"),
         ({"branch": "a b"}, "'a b' is no name for a branch"),
         ({"pull_request": True, "into": "-x"}, "'-x' is no name for a branch"),
-        ({"check": ""}, "check: 1 to 500 characters"),
-        ({"check": "x" * 501}, "check: 1 to 500 characters are taken, and not 501"),
+        ({"check": ""}, "--check: it is empty"),
+        ({"check": "x" * 501}, "--check: it has 501 characters; at most 500 are taken"),
         ({"tries": 0}, "tries: 0 is not between 1 and 20"),
         ({"agent": "nobody"}, "there is no agent 'nobody'"),
     ]
