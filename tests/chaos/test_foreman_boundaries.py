@@ -104,23 +104,21 @@ async def test_on_postgresql_as_well(on_postgres: ForemanDock, on_sqlite: Forema
     _came_by([boundary for life in lives for boundary in life], found)
 
 
-@pytest.mark.parametrize(
-    ("broken", "boundary", "complaint"),
-    [
-        ("hasty", f"publish 1{BETWEEN}after commit: Ending.park", "handed over before it was approved"),
-        ("forgetful", f"publish 1{BETWEEN}{AFTER_GIT}{MOVE}", "workflows: [('failed'"),
-        ("repeating", f"check one 0{BETWEEN}after effect: check_work", "the branch is another"),
-    ],
-)
-async def test_a_broken_foreman_is_found_out(
-    on_sqlite: ForemanDock, broken: str, boundary: str, complaint: str
-) -> None:
+BROKEN = {
+    "hasty": (f"publish 1{BETWEEN}after commit: Ending.park", "handed over before it was approved"),
+    "forgetful": (f"publish 1{BETWEEN}{AFTER_GIT}{MOVE}", "workflows: [('failed'"),
+    "repeating": (f"check one 0{BETWEEN}after effect: check_work", "the branch is another"),
+}
+
+
+async def test_a_broken_foreman_is_found_out(on_sqlite: ForemanDock) -> None:
     """One that merges before it asks, one that does not see what it has handed over, one that commits what it has
     committed."""
     await on_sqlite.unharmed()
-    found = await on_sqlite.run(boundary, broken=broken)
-    assert [death.boundary for death in found.deaths] == [boundary]
-    assert any(complaint in what for what in found.complaints()), found.complaints()
+    lives = (on_sqlite.run(boundary, broken=fault) for fault, (boundary, _) in BROKEN.items())
+    for found, (fault, (boundary, complaint)) in zip(await asyncio.gather(*lives), BROKEN.items(), strict=True):
+        assert [death.boundary for death in found.deaths] == [boundary], fault
+        assert any(complaint in what for what in found.complaints()), (fault, found.complaints())
 
 
 async def _boundaries(dock: ForemanDock) -> list[str]:
