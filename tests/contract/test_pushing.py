@@ -101,11 +101,12 @@ async def test_a_new_branch_arrives_and_is_not_sent_twice(server: GithubServer, 
 async def test_root_does_not_run_what_another_users_settings_name(
     server: GithubServer, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    tip = git(repository, "rev-parse", "fix")
     if os.geteuid() == 0:
         os.chown(repository, 1234, 1234)
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    error = await refused(server, repository)
-    assert "Run the workers as that user" in str(error)
+    with pytest.raises(GitError, match="Run the workers as that user"):
+        await push(repository, "origin", "fix", tip, TOKEN, api=server.url)
     assert server.pushes() == 0
 
 

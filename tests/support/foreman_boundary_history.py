@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.foremen import git
+from tests.support.repositories import git
 
 
 @dataclass(frozen=True)
