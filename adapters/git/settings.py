@@ -60,8 +60,8 @@ def failure(arguments: tuple[str, ...], code: int, words: str) -> GitError:
 def message_of(words: str, otherwise: str) -> bytes:
     """A commit's message, for standard input. People read it on terminals, and agents have written parts of it: what
     could steer one is not in it."""
-    seen = "".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in words.replace("\r\n", "\n"))
-    return (seen.strip() or otherwise).encode(errors="replace")
+    plain = words.replace("\0", "").replace("\r\n", "\n").strip()
+    return ("".join(c if c.isprintable() or c in "\n\t" else "\ufffd" for c in plain) or otherwise).encode()
 
 
 def shown(path: str) -> str:

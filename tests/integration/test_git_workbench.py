@@ -236,13 +236,16 @@ async def test_what_tools_leave_behind_is_not_committed(bench: Workbench, source
     assert (await bench.commit("one", "x")).changes == (Changed("src/conversations/real.py", 1, 0),)
 
 
-@pytest.mark.parametrize("message", ["-x --amend\n\nmore", "", "\0", "\ud800 ü", "# no comment"])
-async def test_a_message_is_taken_as_it_is(bench: Workbench, source: UserRepository, message: str) -> None:
+@pytest.mark.parametrize("message", ["-x --amend\n\nmore", "", "\0", "\ud800 ü", "# no\x1b[2J comment"])
+async def test_a_message_is_taken_as_it_is_but_for_what_steers_a_terminal(
+    bench: Workbench, source: UserRepository, message: str
+) -> None:
     tree = await bench.tree("one", (await bench.take_in(source.path)).commit)
     (tree / "new").write_text("x")
     work = await bench.commit("one", message)
     kept = in_repository(bench, "show", "-s", "--format=%B", work.commit)
-    assert kept == (message.replace("\0", "").strip().replace("\ud800", "?") or "Work of an agent")
+    seen = message.replace("\0", "").strip().replace("\ud800", "\ufffd").replace("\x1b", "\ufffd")
+    assert kept == (seen or "Work of an agent")
 
 
 async def test_a_diff_is_text_and_bounded(bench: Workbench, source: UserRepository) -> None:
