@@ -141,7 +141,9 @@ async def test_a_workflow_is_found_opened_and_stopped_by_keyboard(page: Page, ga
     await page.keyboard.press("g")
     await page.keyboard.press("f")
     await expect(page.get_by_role("heading", name="Workflows", level=1)).to_be_visible()
+    await page.wait_for_load_state()  # before that nobody listens to keys
     await page.keyboard.press("j")
+    await expect(page.locator(f"a[href$='{rows.id}']").first).to_be_focused()
     await page.keyboard.press("Enter")
     await expect(page).to_have_url(f"{ada.base}/console/workflows/{rows.id}")
     cancel = page.get_by_role("button", name="Cancel")
