@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.support.foreman_boundary_dock import ForemanDock, living_below, open_foreman_dock
+from tests.support.foreman_boundary_dock import ForemanDock, open_foreman_dock
 from tests.support.foreman_boundary_ledger import Found
 from tests.support.foreman_boundary_marks import (
     AFTER_GIT,
@@ -83,7 +83,7 @@ def report(capsys: pytest.CaptureFixture[str]) -> Report:
 
 
 async def test_a_workflow_comes_to_the_same_end_wherever_its_processes_die(
-    on_sqlite: ForemanDock, folder: Path, report: Report
+    on_sqlite: ForemanDock, report: Report
 ) -> None:
     boundaries = await _boundaries(on_sqlite)
     chosen = boundaries if FULL else apart(kinds_once(boundaries))
@@ -91,7 +91,7 @@ async def test_a_workflow_comes_to_the_same_end_wherever_its_processes_die(
     report(f"foreman: killed at {_deaths(found)} of {len(boundaries)} boundaries in {LIVES} lives")
     _came_by(chosen, found)
     # Git on the host ends by itself, what is in a sandbox with its worker.
-    wait_until(lambda: not living_below(folder / "sqlite"), 20, "what the dead have started to end")
+    wait_until(lambda: not on_sqlite.left_running(), 20, "what the dead have started to end")
 
 
 async def test_on_postgresql_as_well(on_postgres: ForemanDock, on_sqlite: ForemanDock, report: Report) -> None:

@@ -86,6 +86,10 @@ class ForemanDock:
             await self._gather(found, errand)
             return found
 
+    def left_running(self) -> list[str]:
+        """What the dead have started, and is there still."""
+        return [command for command in living_below(self._folder) if _WORKER not in command]
+
     async def _live(self, errand: Errand) -> bool:
         """Whether it was killed."""
         ended = await self._zygote.run(errand)
@@ -153,7 +157,7 @@ def _lines(path: str) -> list[str]:
 
 
 def living_below(folder: Path) -> list[str]:
-    """Programs that work in a folder, or in a sandbox that holds a part of it; without the process that forks."""
+    """Programs that work in a folder, or in a sandbox that holds a part of it."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -161,7 +165,7 @@ def living_below(folder: Path) -> list[str]:
             works = Path(os.readlink(process / "cwd")).is_relative_to(folder)
             if works or (own and f"/{folder.parent.name}/{folder.name}/" in (process / "mountinfo").read_text()):
                 found.append((process / "cmdline").read_text().replace("\0", " ").strip())
-    return [command for command in found if command and _WORKER not in command]
+    return [command for command in found if command]  # who has ended has none
 
 
 @asynccontextmanager

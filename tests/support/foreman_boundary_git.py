@@ -2,6 +2,7 @@
 may leave, files it has laid out by half, and every tool. This process is given up afterwards."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,6 +14,7 @@ import workers.outfitting
 from adapters.git.host import HostRepository
 from adapters.git.repository import Repository
 from adapters.sandbox.bubblewrap import Bubblewrap
+from adapters.sandbox.memory import children
 from adapters.tool_port import Tool
 from tests.support.boundary_worker import Trace
 from tests.support.foreman_boundary_marks import AFTER_GIT, BEFORE_GIT, DURING, HALF, LOCKED, ON_HOST
@@ -72,6 +74,7 @@ def hook_git(trace: Trace) -> None:
     async def traced_start(self: Bubblewrap, command: Any) -> Any:
         process = await sandboxed(self, command)
         if (word := _at_work.get()) and not word.startswith(ON_HOST):
+            await runs(process.grip)
             trace(DURING + word)
         return process
 
@@ -87,6 +90,14 @@ def hook_git(trace: Trace) -> None:
     Bubblewrap.start = traced_start  # type: ignore[method-assign]
     vars(adapters.git.checking)["run"] = traced_check
     asyncio.create_subprocess_exec = traced_spawn
+
+
+async def runs(grip: Any) -> None:
+    """Until the program itself is there, or has ended. A bwrap whose starter dies before that may hang for good
+    (containers/bubblewrap#633): that is not ours to try here."""
+    with contextlib.suppress(OSError):
+        while Path(f"/proc/{grip._first}/cmdline").read_text() and not children(grip._first):
+            await asyncio.sleep(0.001)
 
 
 def leave_lock(locked: Path, name: str, trace: Trace) -> None:
