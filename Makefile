@@ -3,21 +3,41 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
+# Tests start hundreds of processes: without compiled files each would compile all of our modules again.
+export PYTHONDONTWRITEBYTECODE :=
+PYTEST := $(BIN)/python -m pytest
+TIMES  := .pytest_cache/times
+# Three at a time also on two cores: much of the time is waiting. Those that share what one module sets up (xdist_group)
+# stay together.
+PARALLEL := -n 3 --dist loadgroup
+# The contract suites that run on fakes.
+FAKES  := tests/contract/test_providers.py tests/contract/test_channels.py
 
-.PHONY: up test test-long clis browser check chaos bench spec format clean
+.PHONY: up test test-fast test-all test-rest test-times clis browser check chaos bench spec format clean
 
 up: $(VENV)/run
 	@$(BIN)/longshore up
 
-# Three at a time also on two cores: much of the time is waiting. Those that share what one module sets up (xdist_group)
-# stay together.
+# The inner loop: no servers, no processes.
+test-fast: check
+	@LONGSHORE_LEFT_OUT="Left out: whatever needs a server, a process or a browser. Run it with: make test" \
+	  $(PYTEST) -n 2 -m "not long" tests/unit $(FAKES)
+
 test: check
 	-@$(MAKE) --no-print-directory browser
-	$(BIN)/pytest -n 3 --dist loadgroup -m "not long"
+	@LONGSHORE_LEFT_OUT="Left out: the second database, the slower CLI agents, all boundaries, long storms. Run them with: make test-all" \
+	  $(PYTEST) $(PARALLEL) -m "not long"
 
-# What `make test` leaves out because it takes minutes: more of the slow CLI agents, more pools and signals.
-test-long: $(VENV)/dev
-	$(BIN)/pytest -n 2 --dist loadgroup -m long
+test-all: test test-rest
+
+# What `make test` leaves out.
+test-rest: $(VENV)/dev
+	$(PYTEST) $(PARALLEL) -m long
+
+# Where the time of `make test` goes: by level, file, fixture and test.
+test-times: $(VENV)/dev
+	-$(PYTEST) $(PARALLEL) -m "not long" -q -p tests.support.times --times=$(TIMES)
+	@$(BIN)/python -m tests.support.times $(TIMES)
 
 # The CLI agents, pinned, from npm into .clis; a part of them: make clis CLIS="claude codex"
 clis: | $(VENV)/bin/python
@@ -27,12 +47,13 @@ clis: | $(VENV)/bin/python
 browser: | $(VENV)/bin/python
 	@$(BIN)/python deploy/browser/install.py
 
-# Lint, types and import rules.
+# Lint, types, import rules, and that tests name rows which exist.
 check: $(VENV)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(BIN)/python -m tests.support.spec --brief
 
 # The long version of tests/chaos: 2,000 messages, 50 sessions, every kind of death.
 chaos: $(VENV)/dev

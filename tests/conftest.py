@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -139,7 +139,7 @@ def database_kind(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def database_url(database_kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A fresh, migrated database: each test runs on PostgreSQL and on SQLite."""
+    """A fresh, migrated database: each test has a case on PostgreSQL and one on SQLite."""
     if database_kind == "sqlite":
         shutil.copy(request.getfixturevalue("sqlite_template"), tmp_path / "longshore.db")
         yield f"sqlite:///{tmp_path}/longshore.db"
@@ -186,6 +186,28 @@ def _named(url: str, database: str) -> str:
     return make_url(url).set(database=database).render_as_string(hide_password=False)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """On PostgreSQL only `make test-all` runs what is not about SQL or locking. A test that names its database itself
+    keeps it."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return
+    if item.callspec.params.get("database_kind") != "postgresql" or item.get_closest_marker("both_databases"):
+        return
+    if not any("database_kind" in mark.args[0] for mark in item.iter_markers("parametrize")):
+        item.add_marker(pytest.mark.long)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """In CI nothing is skipped: a machine that lacks what a test needs does not prove what it should."""
+    report = yield
+    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, and CI skips nothing: {report.longrepr}"
+    return report
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where several run at a time each folder's tests are spread over the whole run: those that wait for processes go
     beside those that compute. The longest are not left for the end."""
@@ -209,8 +231,10 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say loudly which CLI agents were not there to be tested."""
+    """Say loudly which CLI agents were not there to be tested, and what the command has left out."""
     missing = [name for name in PROGRAMS if find(name) is None]
     if missing and not hasattr(terminalreporter.config, "workerinput"):
         why = f"NOT TESTED, because not installed: {', '.join(missing)}. Install them: make clis"
         terminalreporter.write_line(why, red=True, bold=True)
+    if left_out := os.environ.get("LONGSHORE_LEFT_OUT"):
+        terminalreporter.write_line(left_out, bold=True)

@@ -33,6 +33,8 @@ from workers.consent.strangers import MAX_WAITING, let_in
 from workers.intake import reception, visits
 from workers.refusals import RefusedError
 
+pytestmark = pytest.mark.both_databases
+
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
 

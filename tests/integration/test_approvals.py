@@ -19,6 +19,8 @@ from workers.consent.approvals import Consent
 from workers.consent.requests import Place, Request, put_request
 from workers.refusals import RefusedError
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.fixture
 def launcher() -> Launcher:

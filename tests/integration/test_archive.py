@@ -23,6 +23,8 @@ from tests.support.past import Rows, archived, as_archived, everything, grow_old
 from workers.archive import Archive, ArchiveError
 from workers.retention import Pruned, Pruning, Terms
 
+pytestmark = pytest.mark.both_databases
+
 SCRIPT = """
 - play:
     - tool: clock

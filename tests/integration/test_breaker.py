@@ -15,7 +15,7 @@ from tests.support.fleet import Fleet, fleet_settings
 from tests.support.model_api import ModelApi, drop, hang, refuse
 from tests.support.servers import Valkey
 
-pytestmark = pytest.mark.spec("P19")
+pytestmark = [pytest.mark.spec("P19"), pytest.mark.both_databases]
 
 
 @pytest.fixture

@@ -19,6 +19,8 @@ from tests.support.model_api import Usage as Used
 from workers.consent.approvals import decide
 from workers.refusals import RefusedError
 
+pytestmark = pytest.mark.both_databases
+
 # One dollar per call: a million tokens in, at the price the group's options name.
 CALL = reply("done", usage=Used(input=1_000_000, output=0, cache_read=0, cache_write=0))
 PRICE = {"price": {"input": 1.0, "output": 100.0}, "max_tokens": 1000}

@@ -163,7 +163,7 @@ async def test_what_is_risky_waits_for_approval_and_is_then_done_once(fleet: Fle
     assert approval.status == "used"
 
 
-@pytest.mark.spec("R3", "M7", "P7", "P8", "P9")
+@pytest.mark.spec("M7", "M10", "P7", "P8", "P9")
 @pytest.mark.parametrize(
     "cli",
     [

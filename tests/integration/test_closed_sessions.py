@@ -13,6 +13,8 @@ from models.sessions import living_session
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 
+pytestmark = pytest.mark.both_databases
+
 RESET = "- play: [{tool: reset_session}, {answer: 'forgotten'}]"
 
 

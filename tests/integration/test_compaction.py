@@ -10,6 +10,8 @@ from models import Compaction, Step, TranscriptItem, Usage
 from tests.support.fleet import Fleet
 from tests.support.model_api import Call, ModelApi, refuse, reply, rule, script
 
+pytestmark = pytest.mark.both_databases
+
 LONG = "a long story about ships. " * 200
 SMALL = {"provider_options": {"context_tokens": 4500, "max_tokens": 1000}}
 

@@ -14,7 +14,7 @@ from tests.support.model_api import ModelApi, refuse, rule, script
 from workers.operations import dead
 from workers.refusals import RefusedError
 
-pytestmark = pytest.mark.spec("M11")
+pytestmark = [pytest.mark.spec("M11"), pytest.mark.both_databases]
 
 ANSWERS = script(rule(".", "Here you are."))
 

@@ -18,6 +18,8 @@ from tests.support import cards
 from tests.support.fleet import Fleet
 from workers.delivery import sending as delivery
 
+pytestmark = pytest.mark.both_databases
+
 THREE_ANSWERS = "- play:\n  - answer: one\n  - answer: two\n  - answer: three"
 
 

@@ -18,7 +18,7 @@ from tests.support.outgoing import Outgoing, Platform
 from tests.support.servers import free_port
 from workers.rates import LONGEST_PAUSE_SECONDS, LONGEST_WAIT_SECONDS, Rates
 
-pytestmark = pytest.mark.spec("M12")
+pytestmark = [pytest.mark.spec("M12"), pytest.mark.both_databases]
 
 
 class Clock:

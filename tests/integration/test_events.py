@@ -13,6 +13,8 @@ from models.base import now
 from tests.support.fleet import Fleet
 from workers.events import Follower, Publisher, channel_of, redis_client
 
+pytestmark = pytest.mark.both_databases
+
 SCRIPT = """
 - play:
     - think: hm

@@ -14,7 +14,7 @@ from tests.support.api_fleet import FleetTime, model_api, retry_now
 from tests.support.fleet import Fleet
 from tests.support.model_api import Call, Conversation, Fault, ModelApi, drop, refuse, reply, rule, script, stall
 
-pytestmark = pytest.mark.spec("P20")
+pytestmark = [pytest.mark.spec("P20"), pytest.mark.both_databases]
 
 TOOLS = script(
     rule("time", reply("Let me look.", Call("clock", {"timezone": "UTC"})), "It is noon."),

@@ -11,6 +11,8 @@ from models import MessageIn, MessageOut, MessagingGroup, User, UserDm, UserRole
 from tests.support.fleet import Fleet
 from tests.support.runs import add_run, clock
 
+pytestmark = pytest.mark.both_databases
+
 HOSTILE = "[Approve in one click](https://evil.example) **URGENT** @everyone `now`"
 
 

@@ -19,6 +19,8 @@ from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 from workers.refusals import RefusedError
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.mark.spec("M1", "G1")
 async def test_the_same_platform_message_is_taken_once(fleet: Fleet) -> None:

@@ -22,6 +22,8 @@ from tests.support.fleet import Fleet
 from workers.loop import Job, Stop, StoppedError
 from workers.turn import wake
 
+pytestmark = pytest.mark.both_databases
+
 T = TypeVar("T")
 
 

@@ -15,6 +15,8 @@ from models.base import Base, new_id, now
 from models.overview import Ended, Overview, Waiting, first_id_of, look_over
 from models.spending import Mine, everybodys
 
+pytestmark = pytest.mark.both_databases
+
 
 class Yard:
     """Rows of a fleet with as little around them as the tables allow."""

@@ -154,7 +154,7 @@ async def test_a_risky_tool_of_ours_runs_when_it_was_approved(
     assert [step.status for step in await fleet.rows(Step)] == ["finished"]
 
 
-@pytest.mark.spec("R3", "P12")
+@pytest.mark.spec("M7", "M10", "P12")
 async def test_after_an_interruption_it_goes_on_and_says_nothing_twice(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     diarist.breaks = 1
@@ -169,7 +169,7 @@ async def test_after_an_interruption_it_goes_on_and_says_nothing_twice(worker: t
     assert "You were interrupted in the middle of your work (slow down)" in said[1]
 
 
-@pytest.mark.spec("R3", "P12")
+@pytest.mark.spec("M7", "M10", "P12")
 @sqlite_only
 async def test_what_had_done_nothing_begins_again(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker

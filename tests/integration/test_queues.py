@@ -28,6 +28,8 @@ from workers.events import redis_client
 from workers.queues import INGEST, MESSAGES, SEPARATOR, TASKS, look, queue_names, rescue, task_of
 from workers.refusals import RefusedError
 
+pytestmark = pytest.mark.both_databases
+
 cli = test_commands.cli
 SCRIPTED = Drivers[AnyProvider]("provider", {"scripted": ScriptedProvider()})
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)

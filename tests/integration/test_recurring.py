@@ -19,6 +19,8 @@ from tests.support.fleet import Fleet
 from tests.support.runs import add_run, add_session, clock, runs_of
 from workers.actions.sessions import begin_anew
 
+pytestmark = pytest.mark.both_databases
+
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)

@@ -37,6 +37,8 @@ from workers.actions.reminders import MAX_REMINDERS
 from workers.delivery import sending
 from workers.toolbox import JournaledToolBox
 
+pytestmark = pytest.mark.both_databases
+
 TOMORROW = (datetime.now(UTC) + timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
 WATER: dict[str, Any] = {"text": "water the plants", "deliverAfter": TOMORROW.isoformat()}
 # So seldom that no test runs over the moment it comes due.

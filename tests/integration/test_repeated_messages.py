@@ -22,6 +22,8 @@ from workers.consent.strangers import let_in
 from workers.front_desk import has_said
 from workers.intake import reception, switchboard
 
+pytestmark = pytest.mark.both_databases
+
 SQLITE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 POSTGRESQL = pytest.mark.parametrize("database_kind", ["postgresql"], indirect=True)
 

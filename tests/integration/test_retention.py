@@ -43,6 +43,8 @@ from tests.support.model_api import ModelApi, rule, script
 from tests.support.past import everything, grow_older
 from workers.retention import Pruned, Pruning, Terms
 
+pytestmark = pytest.mark.both_databases
+
 OLD, KEPT = 40, 30
 WITH_TOOL = "- play: [{think: hm}, {tool: clock}, {answer: 'it is {result}'}]"
 

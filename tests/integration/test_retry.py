@@ -21,6 +21,8 @@ from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 from workers.opening import open_next
 
+pytestmark = pytest.mark.both_databases
+
 
 def failing(error_class: str, **fields: Any) -> str:
     extra = "".join(f", {key}: {value}" for key, value in fields.items())

@@ -13,6 +13,8 @@ from tests.support.fleet import Fleet
 from tests.support.outside import ROOM, hear, make, wire
 from workers.refusals import RefusedError
 
+pytestmark = pytest.mark.both_databases
+
 __all__ = ["cli"]
 
 STICKY: dict[str, Any] = {"trigger_rules": {"mentionOnly": True, "sticky": True}, "session_mode": "per-thread"}

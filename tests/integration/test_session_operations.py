@@ -27,7 +27,7 @@ from workers.nudges import nudge_channel
 from workers.operations import sessions
 from workers.refusals import RefusedError
 
-pytestmark = pytest.mark.spec("M15")
+pytestmark = [pytest.mark.spec("M15"), pytest.mark.both_databases]
 
 NAP = "599.25"  # seconds that nothing else sleeps
 HANGS = "- when: hang\n  play:\n    - say: 'on it'\n    - hang: true\n- play:\n    - answer: 'You said: {texts}'\n"

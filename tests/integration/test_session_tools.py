@@ -36,6 +36,8 @@ from workers.ending import Ending
 from workers.operations.replays import replay
 from workers.operations.sessions import reset as reset_session
 
+pytestmark = pytest.mark.both_databases
+
 RESET: Call = ("reset_session", {})
 
 

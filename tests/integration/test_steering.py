@@ -28,7 +28,7 @@ from workers.operations.replays import Wish, compare
 from workers.operations.replays import replay as make_replay
 from workers.refusals import RefusedError
 
-pytestmark = pytest.mark.spec("M15", "T4", "D4")
+pytestmark = [pytest.mark.spec("M15", "T4", "D4"), pytest.mark.both_databases]
 
 TEMPERS = ("first review", "second review")
 

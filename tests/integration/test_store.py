@@ -29,6 +29,8 @@ from models.errors import DatabaseDownError, SchemaError
 from tests.support.fleet import Fleet
 from workers.access import Standing, standing_of
 
+pytestmark = pytest.mark.both_databases
+
 
 @pytest.mark.spec("D4")
 async def test_owners_are_global(fleet: Fleet) -> None:

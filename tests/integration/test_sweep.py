@@ -19,6 +19,8 @@ from tests.support.fleet import Fleet
 from tests.support.runs import add_run, add_session, clock
 from workers.app import Call
 
+pytestmark = pytest.mark.both_databases
+
 # Small whatever exists, or with few rows.
 SMALL = (
     "agent_groups",

@@ -17,6 +17,8 @@ from tests.support.runs import add_run, add_session, clock
 from workers import app
 from workers.runtime import Node, Runtime
 
+pytestmark = pytest.mark.both_databases
+
 SECOND = timedelta(seconds=1)
 # What fleet's sweep takes for lost is not what these tests are about.
 LONG = 60.0

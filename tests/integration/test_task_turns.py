@@ -28,6 +28,8 @@ from workers.budget import Purse
 from workers.consent.approvals import decide
 from workers.refusals import RefusedError
 
+pytestmark = pytest.mark.both_databases
+
 sqlite_only = pytest.mark.parametrize("database_kind", ["sqlite"])
 PRICE = {"price": {"input": 1.0, "output": 100.0}, "max_tokens": 1000}
 # One dollar: a million tokens in, at that price.

@@ -27,6 +27,8 @@ from workers.intake.ingest import accept
 from workers.refusals import RefusedError
 from workers.timetable import EVERYTHING, Changes, Scope, Task
 
+pytestmark = pytest.mark.both_databases
+
 HOUR = timedelta(hours=1)
 sqlite_only = pytest.mark.parametrize("database_kind", ["sqlite"])
 

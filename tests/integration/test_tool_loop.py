@@ -24,6 +24,8 @@ from workers.events import redis_client
 from workers.nudges import Nudges
 from workers.refusals import RefusedError
 
+pytestmark = pytest.mark.both_databases
+
 ONE_TOOL = script(rule("time", reply("Let me look.", Call("clock", {"timezone": "UTC"})), "It is {result}."))
 
 

@@ -10,6 +10,8 @@ from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
 
+pytestmark = pytest.mark.both_databases
+
 TOOL_SCRIPT = """
 - play:
     - tool: clock

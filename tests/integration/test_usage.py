@@ -13,6 +13,8 @@ from models.base import new_id
 from models.budgets import reserve, settle, today
 from models.spending import DIMENSIONS, budget_states, start_of_day, usage_by, usage_in_total
 
+pytestmark = pytest.mark.both_databases
+
 LATE = datetime(2026, 3, 1, 23, 59, 59, 999000, tzinfo=UTC)
 EARLY = datetime(2026, 3, 2, 0, 0, 0, tzinfo=UTC)
 BEFORE = datetime(2026, 2, 1, tzinfo=UTC)

@@ -6,7 +6,7 @@ from tests.support.fleet import Fleet
 from tests.support.workflow_rows import STATES, State, put_workflow
 from workers.workflows.view import WorkflowView, look
 
-pytestmark = pytest.mark.spec("O1")
+pytestmark = [pytest.mark.spec("O1"), pytest.mark.both_databases]
 
 
 async def view_of(fleet: Fleet, workflow_id: str) -> WorkflowView:

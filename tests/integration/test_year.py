@@ -21,6 +21,8 @@ from tests.support.cron_by_hand import Cron, clock_changes
 from tests.support.fleet import Fleet
 from tests.support.runs import add_run, add_session, runs_of
 
+pytestmark = pytest.mark.both_databases
+
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe")
 START, END = datetime(2028, 1, 1, tzinfo=UTC), datetime(2029, 1, 1, tzinfo=UTC)
 HALF_HOUR = timedelta(minutes=30)

@@ -130,4 +130,4 @@ def _die_with_parent() -> None:
 def child_environment(**values: str) -> dict[str, str]:
     """What a child gets: the path to find programs, and what the test says; nothing of the developer's own settings."""
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
-    return kept | {"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"} | values
+    return kept | {"PYTHONUNBUFFERED": "1"} | values

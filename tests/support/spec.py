@@ -1,4 +1,4 @@
-"""`make spec`: every row of docs/features.md with the tests that prove it.
+"""`make spec`: every row of docs/features.md with the tests that prove it (`--brief`: only how many have some).
 
 Tests say so with `@pytest.mark.spec("M5")`. They are read, not imported: this needs no services and no pytest."""
 
@@ -63,6 +63,8 @@ def main() -> int:
     lines, good = report(rows, read_marks(TESTS), have_rows=have_rows)
     if not have_rows:
         print("docs/features.md is not there: showing only what the tests name.\n")
+    if good and "--brief" in sys.argv[1:]:
+        lines = lines[lines.index("") + 1 :]
     print("\n".join(lines))
     return 0 if good else 1
 
