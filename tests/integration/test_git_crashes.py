@@ -14,6 +14,8 @@ import pytest
 
 from adapters.git import Changed, Workbench
 from adapters.sandbox.bubblewrap import Bubblewrap
+from adapters.sandbox.port import Command
+from adapters.sandbox.process import Supervised
 from tests.support.repositories import DyingSandbox, Killed, UserRepository
 from tests.support.servers import private_folder, wait_until
 
@@ -39,18 +41,40 @@ def user(folder: Path) -> UserRepository:
     return made
 
 
-class Deaths:
-    """`begun` is a workflow's folder. Whoever works in a copy of it is killed at one step, in the next at the next."""
+# Of git: these write nothing, so that whoever dies at the second of two in a row leaves what he leaves at the first.
+READING = {"version", "rev-parse", "merge-base", "diff-tree", "cat-file", "grep", "show", "for-each-ref"}
 
-    def __init__(self, begun: Path, early: bool) -> None:
+
+class Recording(Bubblewrap):
+    """Remembers of each program it starts whether it only reads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reading: list[bool] = []
+
+    async def start(self, command: Command) -> Supervised:
+        self.reading.append(command.argv[0] == "git" and not READING.isdisjoint(command.argv))
+        return await super().start(command)
+
+
+class Deaths:
+    """`begun` is a workflow's folder. Whoever works in a copy of it is killed at one step, in the next at the next:
+    at every one, or but for those that leave what the one before has left."""
+
+    def __init__(self, begun: Path, early: bool, every: bool) -> None:
         self._begun = begun
         self._early = early
+        self._every = every
 
     async def of(self, work: Callable[[Workbench], Awaitable[object]]) -> AsyncIterator[Workbench]:
         """A workbench for each step, as whoever was killed at it has left it."""
+        recording = Recording()
+        if not self._every:
+            await work(Workbench(self._copy("whole"), recording))
         for at in count(1):
-            root = self._begun.with_name(f"dead-{at}")
-            subprocess.run(["cp", "-a", str(self._begun), str(root)], check=True)
+            if recording.reading[at - 2 : at] == [True, True]:
+                continue
+            root = self._copy(f"dead-{at}")
             try:
                 await work(Workbench(root, DyingSandbox(Bubblewrap(), at, self._early)))
             except Killed:
@@ -58,6 +82,16 @@ class Deaths:
             else:
                 assert at > 4, "there are several steps"
                 return
+
+    def _copy(self, name: str) -> Path:
+        root = self._begun.with_name(name)
+        subprocess.run(["cp", "-a", str(self._begun), str(root)], check=True)
+        return root
+
+
+@pytest.fixture(params=[pytest.param(False, id="some"), pytest.param(True, id="every", marks=pytest.mark.long)])
+def every(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
 
 
 @pytest.fixture
@@ -68,18 +102,18 @@ async def bench(folder: Path, user: UserRepository) -> Workbench:
 
 
 @pytest.fixture
-def deaths(bench: Workbench, early: bool) -> Deaths:
-    return Deaths(bench.repository.parent, early)
+def deaths(bench: Workbench, early: bool, every: bool) -> Deaths:
+    return Deaths(bench.repository.parent, early, every)
 
 
 def tree_of(bench: Workbench, name: str) -> Path:
     return bench.repository.parent / "trees" / name
 
 
-async def test_taking_in(folder: Path, user: UserRepository, early: bool) -> None:
+async def test_taking_in(folder: Path, user: UserRepository, early: bool, every: bool) -> None:
     begun = folder / ".workflows" / "w1"
     begun.mkdir(parents=True)
-    async for bench in Deaths(begun, early).of(lambda bench: bench.take_in(user.path)):
+    async for bench in Deaths(begun, early, every).of(lambda bench: bench.take_in(user.path)):
         taken = await bench.take_in(user.path)
         assert (taken.commit, taken.branch, taken.files) == (user.head(), "main", 2)
         assert await bench.diff(taken.commit, taken.commit, 10) == ""
