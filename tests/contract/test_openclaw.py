@@ -21,7 +21,7 @@ from tests.support.programs import NO_PRICE, PRICE, Cli, ProgramHarness, essenti
 from tests.support.rehearsals import Rehearsed
 
 # A machine with other work takes minutes for what takes ten seconds alone.
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.timeout(400), pytest.mark.long]
 
 OPENCLAW = Cli(
     name="openclaw",

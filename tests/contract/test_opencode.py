@@ -20,6 +20,8 @@ from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, failed,
 from tests.support.programs import NO_PRICE, PRICE, Cli, Doorman, ProgramHarness, essential, harness_of, plant_secrets
 from tests.support.rehearsals import Rehearsed
 
+pytestmark = pytest.mark.long
+
 PATCH = f"*** Begin Patch\n*** Add File: {EDITED_FILE}\n+written\n*** End Patch"
 
 

@@ -61,7 +61,7 @@ def shell(cli: Cli, line: str) -> Call:
     return Call(tool, {name: line})
 
 
-@pytest.fixture(params=[CLAUDE, CODEX, GEMINI], ids=lambda cli: cli.name)
+@pytest.fixture(params=[CLAUDE, CODEX, pytest.param(GEMINI, marks=pytest.mark.long)], ids=lambda cli: cli.name)
 def cli(request: pytest.FixtureRequest) -> Cli:
     require(request.param.name)
     return request.param  # type: ignore[no-any-return]
@@ -167,7 +167,8 @@ async def test_what_is_risky_waits_for_approval_and_is_then_done_once(fleet: Fle
 @pytest.mark.parametrize(
     "cli",
     [
-        *(CLAUDE, CODEX, GEMINI),
+        *(CLAUDE, CODEX),
+        pytest.param(GEMINI, marks=pytest.mark.long),
         pytest.param(OPENCODE, marks=pytest.mark.long),
         pytest.param(OPENCLAW, marks=[pytest.mark.long, pytest.mark.timeout(400)]),
     ],

@@ -19,12 +19,7 @@ from adapters.sandbox.process import Supervised
 from tests.support.repositories import DyingSandbox, Killed, UserRepository
 from tests.support.servers import private_folder, wait_until
 
-pytestmark = [
-    pytest.mark.spec("O1"),
-    pytest.mark.parametrize(
-        "early", [pytest.param(True, id="before", marks=pytest.mark.long), pytest.param(False, id="during")]
-    ),
-]
+pytestmark = pytest.mark.spec("O1")
 
 
 @pytest.fixture
@@ -61,10 +56,10 @@ class Deaths:
     """`begun` is a workflow's folder. Whoever works in a copy of it is killed at one step, in the next at the next:
     at every one, or but for those that leave what the one before has left."""
 
-    def __init__(self, begun: Path, early: bool, every: bool) -> None:
+    def __init__(self, begun: Path, steps: str) -> None:
         self._begun = begun
-        self._early = early
-        self._every = every
+        self._early = "before" in steps
+        self._every = "every" in steps
 
     async def of(self, work: Callable[[Workbench], Awaitable[object]]) -> AsyncIterator[Workbench]:
         """A workbench for each step, as whoever was killed at it has left it."""
@@ -89,9 +84,10 @@ class Deaths:
         return root
 
 
-@pytest.fixture(params=[pytest.param(False, id="some"), pytest.param(True, id="every", marks=pytest.mark.long)])
-def every(request: pytest.FixtureRequest) -> bool:
-    return bool(request.param)
+@pytest.fixture(params=["some", *(pytest.param(when, marks=pytest.mark.long) for when in ("every", "before every"))])
+def steps(request: pytest.FixtureRequest) -> str:
+    """At which steps somebody is killed, and whether before the step or during it."""
+    return str(request.param)
 
 
 @pytest.fixture
@@ -102,18 +98,18 @@ async def bench(folder: Path, user: UserRepository) -> Workbench:
 
 
 @pytest.fixture
-def deaths(bench: Workbench, early: bool, every: bool) -> Deaths:
-    return Deaths(bench.repository.parent, early, every)
+def deaths(bench: Workbench, steps: str) -> Deaths:
+    return Deaths(bench.repository.parent, steps)
 
 
 def tree_of(bench: Workbench, name: str) -> Path:
     return bench.repository.parent / "trees" / name
 
 
-async def test_taking_in(folder: Path, user: UserRepository, early: bool, every: bool) -> None:
+async def test_taking_in(folder: Path, user: UserRepository, steps: str) -> None:
     begun = folder / ".workflows" / "w1"
     begun.mkdir(parents=True)
-    async for bench in Deaths(begun, early, every).of(lambda bench: bench.take_in(user.path)):
+    async for bench in Deaths(begun, steps).of(lambda bench: bench.take_in(user.path)):
         taken = await bench.take_in(user.path)
         assert (taken.commit, taken.branch, taken.files) == (user.head(), "main", 2)
         assert await bench.diff(taken.commit, taken.commit, 10) == ""
@@ -195,6 +191,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.parametrize("early", [pytest.param(True, id="before", marks=pytest.mark.long), False])
 async def test_a_process_that_is_killed_with_its_git_at_work(folder: Path, user: UserRepository, early: bool) -> None:
     """`early`: while files are laid out; else while they are read."""
     base = user.commit({f"d{number % 40}/f{number}": f"{number}\n" * 50 for number in range(4000)})
