@@ -15,7 +15,7 @@ from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, play
 from tests.support.programs import NO_PRICE, PRICE, Cli, Doorman, ProgramHarness, all_but, harness_of, plant_secrets
-from tests.support.rehearsals import Rehearsed
+from tests.support.recorded_runs import Rehearsed
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6364f8cf500f00038601805a347d6b"
