@@ -12,7 +12,7 @@ from tests.support import discord_api, github_api, mail_server, slack_api, teleg
 from tests.support.discord_api import DiscordApi
 from tests.support.github_api import GithubApi
 from tests.support.mail_server import MailServer
-from tests.support.persons import (
+from tests.support.platform_users import (
     Gate,
     NotAskedError,
     OnDiscord,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.foreman_models import FILES, MENDED, environment, foreman_script, wishes
-from tests.support.foremen import make_repository
+from tests.support.foreman_setup import make_repository
 from tests.support.model_api import ModelApiThread
 from tests.support.processes import ROOT, Operator
 from tests.support.programs import living_in, require

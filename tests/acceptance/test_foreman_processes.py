@@ -17,7 +17,7 @@ from tests.support.foreman_boundary_history import branches, history, locks
 from tests.support.foreman_boundary_ledger import Death, Found
 from tests.support.foreman_boundary_marks import OVER
 from tests.support.foreman_boundary_story import ALL_PARTS, BRANCH, CATEGORIES, STAGES
-from tests.support.foremen import make_repository
+from tests.support.foreman_setup import make_repository
 from tests.support.processes import Operator
 from tests.support.servers import Valkey, private_folder, wait_until
 

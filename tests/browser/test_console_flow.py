@@ -17,12 +17,12 @@ from adapters.registry import Drivers
 from adapters.tool_port import Tool
 from models import Turn
 from models.tokens import SCOPES, new_token
-from tests.support.aboard import Aboard, come_aboard
 from tests.support.browser import Browsing
 from tests.support.cards import Launcher
+from tests.support.console_session import Aboard, come_aboard
 from tests.support.fleet import fleet_settings
-from tests.support.living import LivingFleet, living
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
+from tests.support.running_fleet import LivingFleet, living
 from workers.operations.tokens import add_token
 
 pytestmark = pytest.mark.spec("G3")

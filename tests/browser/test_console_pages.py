@@ -12,10 +12,10 @@ from playwright.async_api import Page, expect
 from models.fleet import report_alive
 from models.sign_ins import new_secret
 from models.tokens import SCOPES, new_token
-from tests.support.aboard import Aboard, come_aboard, console_gateway
 from tests.support.browser import Browsing
-from tests.support.harbour import settle_in
+from tests.support.console_session import Aboard, come_aboard, console_gateway
 from tests.support.open_gateway import Gateway
+from tests.support.sample_fleet import settle_in
 from workers.operations.tokens import add_link, add_token
 
 pytestmark = [pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True), pytest.mark.spec("G3")]

@@ -11,10 +11,10 @@ from gateway.demo import FIRST_MESSAGE
 from models import Turn
 from tests.browser.test_console_flow import Scene, say, watch_shifts
 from tests.browser.test_console_flow import fleet as fleet
-from tests.support.aboard import Aboard, come_aboard
 from tests.support.browser import Browsing
-from tests.support.living import LivingFleet
+from tests.support.console_session import Aboard, come_aboard
 from tests.support.open_gateway import gateway_to, wire
+from tests.support.running_fleet import LivingFleet
 
 pytestmark = pytest.mark.spec("G3")
 

@@ -8,11 +8,11 @@ import pytest
 from playwright.async_api import Page, Request, expect
 
 from models import PendingQuestion
-from tests.support.aboard import Aboard, come_aboard, console_gateway
+from tests.support.accessibility import unreadable
 from tests.support.browser import Browsing
-from tests.support.harbour import settle_in
+from tests.support.console_session import Aboard, come_aboard, console_gateway
 from tests.support.open_gateway import Gateway
-from tests.support.readable import unreadable
+from tests.support.sample_fleet import settle_in
 
 pytestmark = [pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True), pytest.mark.spec("G3")]
 PATHS = (

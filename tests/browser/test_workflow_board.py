@@ -9,10 +9,10 @@ from playwright.async_api import Page, Request, expect
 
 from models import Approval, PendingQuestion
 from models.workflows import Stage
-from tests.support.aboard import Aboard, come_aboard, console_gateway
+from tests.support.accessibility import unreadable
 from tests.support.browser import Browsing
+from tests.support.console_session import Aboard, come_aboard, console_gateway
 from tests.support.open_gateway import Gateway
-from tests.support.readable import unreadable
 from tests.support.workflow_rows import STATES, checked, put_workflow
 from tests.support.workflow_writing import WorkflowRows
 

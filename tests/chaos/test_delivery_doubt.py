@@ -24,8 +24,8 @@ from adapters.registry import Registry
 from models import MessageOut, MessagingGroup, Session, Wiring
 from models.base import new_id, now
 from models.sessions import ensure_session
-from tests.support.chaos_processes import ROOT, child_environment
 from tests.support.fleet import Fleet, fleet_settings
+from tests.support.process_group import ROOT, child_environment
 from tests.support.telegram_api import PERSON, TOKEN, TelegramApi
 from tests.support.webhook_server import WebhookServer
 

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models import AgentGroup, MessageIn, MessagingGroup, Session
 from models.database import Database
-from tests.chaos.crowd import CHAT, GROUP, speak
-from tests.support.chaos_processes import ROOT, child_environment
+from tests.support.concurrent_senders import CHAT, GROUP, speak
+from tests.support.process_group import ROOT, child_environment
 
 CROWD = 1000
 PROCESSES = 4
@@ -39,7 +39,7 @@ async def test_a_thousand_first_messages_make_one_session(db: Database, database
 async def test_so_do_those_of_several_processes(db: Database, database_url: str) -> None:
     children = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.chaos.crowd", database_url, str(number * SHARE), str(SHARE),
+            sys.executable, "-m", "tests.support.concurrent_senders", database_url, str(number * SHARE), str(SHARE),
             cwd=ROOT, env=child_environment(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
         )
         for number in range(PROCESSES)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.chaos_ledger import Ledger, Place, Planned
-from tests.support.chaos_receiver import Arrival
+from tests.support.storm.ledger import Ledger, Place, Planned
+from tests.support.storm.receiver import Arrival
 
 PLACE = Place("plain", "ledger0", "thread00")
 

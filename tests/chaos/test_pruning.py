@@ -12,7 +12,7 @@ import pytest
 from bench.history import write_history
 from bench.rows import add_group
 from models.database import Database
-from tests.support.past import Rows, archived, as_archived, everything, grow_older
+from tests.support.database_contents import Rows, archived, as_archived, everything, grow_older
 from tests.support.processes import BIN
 from tests.support.servers import wait_until
 

@@ -15,12 +15,12 @@ import pytest
 
 from models import MessageIn, MessageOut
 from models.dead_letters import revive
-from tests.chaos.doors import Doors
-from tests.chaos.harbour import MAX_TRIES, Harbour, open_harbour, until
-from tests.chaos.report import Outcome
-from tests.chaos.scale import FULL, SHORT, plan_messages
-from tests.chaos.storm import Storm
-from tests.support.chaos_ledger import Complaint, Ledger, Planned
+from tests.support.storm.fault_injector import Storm
+from tests.support.storm.installation import MAX_TRIES, Harbour, open_harbour, until
+from tests.support.storm.ledger import Complaint, Ledger, Planned
+from tests.support.storm.producers import Doors
+from tests.support.storm.report import Outcome
+from tests.support.storm.scale import FULL, SHORT, plan_messages
 
 SCALE = FULL if os.environ.get("LONGSHORE_CHAOS") == "full" else SHORT
 

@@ -33,7 +33,7 @@ from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, play
 from tests.support.programs import NO_PRICE, PRICE, Cli, Doorman, ProgramHarness, harness_of, spending
-from tests.support.rehearsals import Rehearsed
+from tests.support.recorded_runs import Rehearsed
 
 PATCH = "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: conformance.txt\n+written\n*** End Patch\nEOF\n"
 SCRIPT = 'text(await tools.mcp__longshore__probe({})); text(await tools.exec_command({cmd: "git push origin main"}))'

@@ -18,7 +18,7 @@ from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS
 from tests.support.programs import NO_PRICE, PRICE, Cli, ProgramHarness, essential, harness_of
-from tests.support.rehearsals import Rehearsed
+from tests.support.recorded_runs import Rehearsed
 
 # A machine with other work takes minutes for what takes ten seconds alone.
 pytestmark = [pytest.mark.timeout(400), pytest.mark.long]

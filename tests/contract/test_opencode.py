@@ -18,7 +18,7 @@ from tests.support import program_checks
 from tests.support.model_api import Call, reply, rule
 from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, failed, play
 from tests.support.programs import NO_PRICE, PRICE, Cli, Doorman, ProgramHarness, essential, harness_of, plant_secrets
-from tests.support.rehearsals import Rehearsed
+from tests.support.recorded_runs import Rehearsed
 
 pytestmark = pytest.mark.long
 

@@ -18,8 +18,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models import MessageIn, ProgramState, Rejected, Session, pruning
 from models.base import new_id, now
 from models.database import Database
+from tests.support.database_contents import Rows, archived, as_archived, everything, grow_older
 from tests.support.fleet import Fleet
-from tests.support.past import Rows, archived, as_archived, everything, grow_older
 from workers.archive import Archive, ArchiveError
 from workers.retention import Pruned, Pruning, Terms
 

@@ -11,10 +11,10 @@ from models.lookup import short
 from tests.integration.conftest import MakeFleet
 from tests.integration.test_task_tools import tool_registry
 from tests.support.api_fleet import model_api
+from tests.support.fake_platform import hear, make, wire
 from tests.support.fleet import Fleet
 from tests.support.model_api import rule
 from tests.support.model_api import script as model_script
-from tests.support.outside import hear, make, wire
 from workers.intake import briefing
 from workers.operations import sessions
 

@@ -12,9 +12,9 @@ from models import AgentGroup, Compaction, MessageIn, PendingQuestion, Session, 
 from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api
+from tests.support.fake_platform import hear, make, said_to, wire
 from tests.support.fleet import Fleet
 from tests.support.model_api import rule, script
-from tests.support.outside import hear, make, said_to, wire
 from workers.formatting import format_prompt, is_raw
 from workers.intake.commands import FILTERED, command_in
 from workers.refusals import RefusedError

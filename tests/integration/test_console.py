@@ -28,9 +28,9 @@ from models.fleet import note_limited, note_success
 from models.sign_ins import new_secret
 from models.tokens import SCOPES, list_tokens, new_token
 from tests.integration.conftest import MakeFleet
-from tests.support.aboard import Aboard, come_aboard, text_of
-from tests.support.harbour import settle_in
+from tests.support.console_session import Aboard, come_aboard, text_of
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
+from tests.support.sample_fleet import settle_in
 from workers.events import redis_client
 from workers.operations.tokens import add_link, add_token, revoke
 from workers.provider_states import Lookout

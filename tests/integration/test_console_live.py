@@ -22,11 +22,11 @@ from adapters.tool_port import Tool
 from gateway.console.security import COOKIE
 from models import Approval, Audit, MessageIn, MessageOut, PendingQuestion, Rejected, Turn
 from models.sessions import evict
-from tests.support.aboard import Aboard, come_aboard, text_of
 from tests.support.cards import Launcher
+from tests.support.console_session import Aboard, come_aboard, text_of
 from tests.support.fleet import fleet_settings
-from tests.support.living import LivingFleet, living
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
+from tests.support.running_fleet import LivingFleet, living
 from workers.intake.ingest import Accepted
 
 SCRIPT = r"""

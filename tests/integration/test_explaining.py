@@ -11,8 +11,8 @@ from adapters.registry import Drivers, Registry
 from models.base import new_id
 from tests.integration.conftest import MakeFleet
 from tests.integration.test_access import Greeter
+from tests.support.fake_platform import hear, make, wire
 from tests.support.fleet import Fleet
-from tests.support.outside import hear, make, wire
 from workers.intake.explaining import explain
 from workers.intake.incoming import parse_incoming
 from workers.intake.visits import Visit, visit_key

@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from models import Audit, Turn, Workflow
 from tests.integration.conftest import MakeFleet
-from tests.support.foremen import (
+from tests.support.foreman_setup import (
     MENDED,
     begin,
     foreman,

@@ -14,7 +14,7 @@ from models import Approval, MessageIn, Workflow
 from models.base import now
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from tests.support.foremen import APPROVE, CALC, MENDED, PLAN, begin, foreman, make_repository, say, seen, writes
+from tests.support.foreman_setup import APPROVE, CALC, MENDED, PLAN, begin, foreman, make_repository, say, seen, writes
 from tests.support.repositories import git
 from tests.support.servers import private_folder
 from workers.operations import dead, workflows

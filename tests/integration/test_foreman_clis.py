@@ -9,7 +9,7 @@ import pytest
 from models import Approval
 from tests.integration.conftest import MakeFleet
 from tests.support.foreman_models import FILES, MENDED, foreman_script, set_environment, wishes
-from tests.support.foremen import make_repository
+from tests.support.foreman_setup import make_repository
 from tests.support.model_api import ModelApi
 from tests.support.programs import living_in, require
 from tests.support.repositories import git

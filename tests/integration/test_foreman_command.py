@@ -23,7 +23,7 @@ from models.fleet import report_alive
 from models.lookup import short
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from tests.support.foremen import foreman, make_repository, say
+from tests.support.foreman_setup import foreman, make_repository, say
 from tests.support.repositories import git
 from tests.support.servers import private_folder
 from tests.support.workflow_rows import DIFF, STATES, State, put_workflow

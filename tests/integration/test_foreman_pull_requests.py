@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.conftest import MakeFleet
-from tests.support.foremen import begin, foreman, make_repository, say, seen
+from tests.support.foreman_setup import begin, foreman, make_repository, say, seen
 from tests.support.github_api import TOKEN
 from tests.support.github_server import GithubServer
 from tests.support.repositories import git

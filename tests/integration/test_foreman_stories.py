@@ -13,7 +13,7 @@ from adapters.providers.anthropic import AnthropicProvider
 from models import BudgetDay, MessageIn, Stage, Workflow
 from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api
-from tests.support.foremen import (
+from tests.support.foreman_setup import (
     APPROVE,
     CALC,
     MENDED,

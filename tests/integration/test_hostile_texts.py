@@ -9,7 +9,7 @@ from sqlalchemy import update
 
 from models import MessageIn, MessageOut, MessagingGroup, User, UserDm, UserRole
 from tests.support.fleet import Fleet
-from tests.support.runs import add_run, clock
+from tests.support.task_runs import add_run, clock
 
 pytestmark = pytest.mark.both_databases
 

@@ -14,8 +14,8 @@ from models import Audit, Session, Step
 from models.base import now
 from tests.integration.test_steering import TEMPERS, fleet, of, said_in, talk
 from tests.integration.test_task_tools import teach
+from tests.support.fake_platform import hear
 from tests.support.fleet import Fleet
-from tests.support.outside import hear
 
 pytestmark = pytest.mark.spec("M15", "T4", "M7")
 

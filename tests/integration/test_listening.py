@@ -16,10 +16,10 @@ from models.database import Database
 from models.errors import DatabaseDownError
 from models.listeners import all_listeners, claim_listener, release_listener, renew_listener, store_cursor
 from tests.integration.conftest import MakeFleet
-from tests.support.chaos_processes import ROOT, child_environment
-from tests.support.feed import LISTENS_TO, Feed, outpost
+from tests.support.file_channel import LISTENS_TO, Feed, outpost
 from tests.support.fleet import Fleet
 from tests.support.open_gateway import wire
+from tests.support.process_group import ROOT, child_environment
 from workers.intake import doors, listening
 from workers.intake.listening import listen_to_all
 
@@ -129,7 +129,7 @@ async def test_one_that_is_killed_is_followed_within_its_lease_and_nothing_is_lo
     stage: Stage, redis_url: str
 ) -> None:
     database_url = stage.fleet.runtime.settings.database_url
-    command = [sys.executable, "-m", "tests.support.feed", database_url, redis_url, str(stage.file)]
+    command = [sys.executable, "-m", "tests.support.file_channel", database_url, redis_url, str(stage.file)]
     children = [
         await asyncio.create_subprocess_exec(*command, f"listen{n}@test", cwd=ROOT, env=child_environment())
         for n in range(2)

@@ -11,8 +11,8 @@ from models import AgentGroupMember, Invitation, MessageIn, MessageOut, Rejected
 from models.base import Base, now
 from models.people import owner_addresses
 from tests.integration.test_commands import Cli, cli
+from tests.support.fake_platform import hear, make, said_to, wire
 from tests.support.fleet import Fleet
-from tests.support.outside import hear, make, said_to, wire
 from workers.intake.codes import ALPHABET, MAX_WRONG, WRONG, codes_in, invite, new_code
 
 __all__ = ["cli"]

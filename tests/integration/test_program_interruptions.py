@@ -16,7 +16,7 @@ from models.base import now
 from models.errors import DatabaseDownError
 from tests.integration.test_program_mishaps import goes_on_with, say_meanwhile, under_way, until
 from tests.integration.test_programs import MakeDiarists, answers, approve, make_worker, sqlite_only, worker
-from tests.support.diarist import Diarist, DiaristQuery
+from tests.support.directive_provider import Diarist, DiaristQuery
 from tests.support.fleet import Fleet
 from workers import admission, programs
 from workers.consent.questions import give_answer

@@ -14,7 +14,7 @@ from sqlalchemy import update
 from models import Approval, ProgramState, Reservation, Session, Usage
 from models.base import now
 from tests.integration.test_programs import MakeDiarists, answers, approve, make_worker, sqlite_only, worker
-from tests.support.diarist import Diarist, DiaristQuery
+from tests.support.directive_provider import Diarist, DiaristQuery
 from tests.support.fleet import Fleet
 from workers.loop import Job, Stop, StoppedError
 from workers.turn import wake

@@ -13,8 +13,8 @@ from models.base import now
 from tests.integration import test_commands
 from tests.integration.conftest import MakeFleet
 from tests.integration.test_commands import Cli
+from tests.support.database_contents import archived, everything, grow_older
 from tests.support.fleet import Fleet
-from tests.support.past import archived, everything, grow_older
 from workers.app import app
 from workers.retention import Pruning, prune_round
 

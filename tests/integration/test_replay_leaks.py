@@ -15,10 +15,10 @@ from models import AgentGroup, Approval, MessageIn, MessageOut, PendingQuestion,
 from models.groups import ensure_messaging_group
 from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api
+from tests.support.database_contents import grow_older
 from tests.support.fleet import Fleet
 from tests.support.model_api import Usage as Used
 from tests.support.model_api import reply, rule, script
-from tests.support.past import grow_older
 from tests.support.servers import private_folder
 from workers import scratch
 from workers.consent.approvals import decide

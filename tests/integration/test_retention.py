@@ -38,9 +38,9 @@ from models.dead_letters import revive
 from models.spending import usage_in_total
 from models.tasks import database_now
 from tests.integration.conftest import MakeFleet
+from tests.support.database_contents import everything, grow_older
 from tests.support.fleet import Fleet
 from tests.support.model_api import ModelApi, rule, script
-from tests.support.past import everything, grow_older
 from workers.retention import Pruned, Pruning, Terms
 
 pytestmark = pytest.mark.both_databases

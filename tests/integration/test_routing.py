@@ -9,8 +9,8 @@ from gateway.cli import desk
 from models import AgentGroup, Engagement, MessagingGroup, Wiring
 from models.base import Base
 from tests.integration.test_commands import Cli, cli
+from tests.support.fake_platform import ROOM, hear, make, wire
 from tests.support.fleet import Fleet
-from tests.support.outside import ROOM, hear, make, wire
 from workers.refusals import RefusedError
 
 pytestmark = pytest.mark.both_databases

@@ -20,10 +20,10 @@ from models.series import Series
 from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api, retry_now
 from tests.support.cards import appoint
-from tests.support.diarist import Diarist
+from tests.support.directive_provider import Diarist
+from tests.support.due_tasks import due_task, lose_worker, script_steps
 from tests.support.fleet import Fleet
 from tests.support.model_api import ModelApi, refuse, rule, script
-from tests.support.series import due_task, lose_worker, script_steps
 from tests.support.servers import private_folder
 from workers import scripts
 from workers.loop import Job, Stop, StoppedError

@@ -16,7 +16,7 @@ from models.errors import DatabaseDownError
 from scheduler.sweep import Found
 from tasks import upkeep
 from tests.support.fleet import Fleet
-from tests.support.runs import add_run, add_session, clock
+from tests.support.task_runs import add_run, add_session, clock
 from workers.app import Call
 
 pytestmark = pytest.mark.both_databases

@@ -13,7 +13,7 @@ from scheduler import ringing
 from scheduler.ringing import UNATTENDED
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet, HeldBells, fleet_settings
-from tests.support.runs import add_run, add_session, clock
+from tests.support.task_runs import add_run, add_session, clock
 from workers import app
 from workers.runtime import Node, Runtime
 

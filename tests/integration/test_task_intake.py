@@ -8,10 +8,10 @@ from sqlalchemy import delete, update
 
 from models import MessageIn, Series, Session
 from models.base import new_id, now
+from tests.support.due_tasks import due_task
+from tests.support.fake_platform import hear, make, wire
 from tests.support.fleet import Fleet
-from tests.support.outside import hear, make, wire
-from tests.support.runs import clock, runs_of
-from tests.support.series import due_task
+from tests.support.task_runs import clock, runs_of
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 from workers.refusals import RefusedError

@@ -19,10 +19,10 @@ from models.spending import BudgetState, budget_states
 from scheduler.following import LATE_SECONDS
 from tests.support.api_fleet import model_api
 from tests.support.cards import appoint, cards_of, press
+from tests.support.due_tasks import due_task
 from tests.support.fleet import Fleet
 from tests.support.model_api import Call, ModelApi, refuse, reply, rule, script, stall
 from tests.support.model_api import Usage as Used
-from tests.support.series import due_task
 from workers import budget
 from workers.budget import Purse
 from workers.consent.approvals import decide

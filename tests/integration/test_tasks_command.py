@@ -19,7 +19,7 @@ from models.groups import ensure_messaging_group
 from models.lookup import short
 from models.reminders import reminder
 from tests.support.fleet import Fleet
-from tests.support.runs import add_run, add_session, clock, runs_of
+from tests.support.task_runs import add_run, add_session, clock, runs_of
 
 pytestmark = pytest.mark.spec("G4", "S2", "S3", "T3")
 

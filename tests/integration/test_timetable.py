@@ -20,7 +20,7 @@ from models.tasks import write_next
 from scheduler.recurrence import jittered, next_after
 from tests.integration.conftest import MakeFleet
 from tests.support.fleet import Fleet
-from tests.support.runs import add_run, add_session, clock, runs_of
+from tests.support.task_runs import add_run, add_session, clock, runs_of
 from workers import timetable
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import accept

@@ -17,9 +17,9 @@ from models import MessageIn
 from scheduler.following import Run, next_date
 from scheduler.recurrence import ALIASES, upcoming
 from scheduler.recurring import follow_finished
-from tests.support.cron_by_hand import Cron, clock_changes
 from tests.support.fleet import Fleet
-from tests.support.runs import add_run, add_session, runs_of
+from tests.support.reference_cron import Cron, clock_changes
+from tests.support.task_runs import add_run, add_session, runs_of
 
 pytestmark = pytest.mark.both_databases
 

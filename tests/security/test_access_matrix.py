@@ -22,10 +22,10 @@ from models.cards import Card, token
 from models.series import Series
 from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import Caller, make_token
+from tests.support.fake_platform import hear, make, said_to, wire
 from tests.support.fleet import Fleet
 from tests.support.open_gateway import Gateway, gateway_to
-from tests.support.outside import hear, make, said_to, wire
-from tests.support.runs import add_run, clock
+from tests.support.task_runs import add_run, clock
 from workers.access import NEEDED, Act, Standing
 from workers.consent import cards
 from workers.consent.approvals import decide

@@ -13,7 +13,7 @@ from adapters.registry import Drivers, Registry
 from models import Card, MessageOut, PendingQuestion
 from models.base import new_id
 from tests.integration.conftest import MakeFleet
-from tests.support import outside
+from tests.support import fake_platform
 from tests.support.cards import Platform, appoint
 from workers.actions.caller import Caller
 from workers.actions.messages import edit
@@ -40,16 +40,16 @@ async def test_an_approval_card_cannot_be_edited_by_the_agent_it_is_about(make_f
     fleet = await make_fleet(Registry(channels=Drivers("channel", {"fake": platform})))
     group = await fleet.add_group(script=TAMPERING)
     await appoint(fleet, "fake:ann", "admin", group, chat="dm-ann")
-    await outside.make(fleet, "mem", "member", group)
-    await outside.wire(fleet, group, "room", "request_approval")
-    await outside.wire(fleet, group, "dm-ann")
-    await outside.hear(fleet, "let me in", "eve", "room")
+    await fake_platform.make(fleet, "mem", "member", group)
+    await fake_platform.wire(fleet, group, "room", "request_approval")
+    await fake_platform.wire(fleet, group, "dm-ann")
+    await fake_platform.hear(fleet, "let me in", "eve", "room")
     await fleet.settle_down()
     [card] = await fleet.rows(Card)
     asked = platform.text_in("dm-ann")
     numbers = {row.id: row.seq for row in await fleet.outbox()}
     assert numbers[card.message_out_id] in (2, 3), "the one the agent goes for"
-    await outside.hear(fleet, "go", "mem", "room")
+    await fake_platform.hear(fleet, "go", "mem", "room")
     await fleet.settle_down()
     assert platform.text_in("dm-ann") == asked
     assert platform.reactions == []

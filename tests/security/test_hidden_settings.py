@@ -9,8 +9,8 @@ import pytest
 
 from models import AgentGroup
 from tests.integration.conftest import MakeFleet
-from tests.support.aboard import come_aboard, text_of
 from tests.support.api_callers import caller
+from tests.support.console_session import come_aboard, text_of
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 
 pytestmark = [pytest.mark.spec("G2", "G3"), pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)]

@@ -8,9 +8,9 @@ import pytest
 from adapters.errors import AdapterError
 from models import Approval, MessageIn, PendingQuestion
 from models.tokens import Scope
-from tests.support.aboard import come_aboard
 from tests.support.api_callers import Caller, caller
 from tests.support.cards import SCRIPT as LAUNCH
+from tests.support.console_session import come_aboard
 from tests.support.open_gateway import Gateway, wire
 from workers.consent.requests import code_of
 

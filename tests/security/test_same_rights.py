@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from models import MessageIn
-from tests.support.aboard import come_aboard
 from tests.support.api_callers import caller
 from tests.support.api_seeds import seed
+from tests.support.console_session import come_aboard
 from tests.support.open_gateway import Gateway
 from workers import access
 from workers.access import Act, Standing

@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.redaction import process_redactor
 from models.base import Base
+from tests.support.due_tasks import due_task, script_steps
 from tests.support.fleet import Fleet
-from tests.support.series import due_task, script_steps
 
 pytestmark = [pytest.mark.spec("S4", "T6"), pytest.mark.parametrize("database_kind", ["sqlite"])]
 

@@ -38,9 +38,9 @@ from models import (
 from models.base import Base
 from tests.support.boundary_ledger import Evidence
 from tests.support.boundary_marks import PR_SET_PDEATHSIG, Errand
-from tests.support.chaos_processes import ROOT, child_environment
 from tests.support.fleet import Fleet, fleet_settings
 from tests.support.model_api import ModelApi
+from tests.support.process_group import ROOT, child_environment
 from workers import delivery
 
 KILLED = -signal.SIGKILL

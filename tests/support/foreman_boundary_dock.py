@@ -16,13 +16,13 @@ from pathlib import Path
 from models import Approval, MessageIn, MessageOut, Stage, Step, Turn, Usage, Workflow
 from tests.support.boundaries import KILLED, LOG, Zygote
 from tests.support.boundary_marks import PR_SET_PDEATHSIG, Errand
-from tests.support.chaos_processes import ROOT, child_environment
 from tests.support.fleet import Fleet, fleet_settings
 from tests.support.foreman_boundary_history import branches, history, locks
 from tests.support.foreman_boundary_ledger import Death, Found
 from tests.support.foreman_boundary_marks import SHOWN
 from tests.support.foreman_boundary_story import BRANCH
-from tests.support.foremen import make_repository
+from tests.support.foreman_setup import make_repository
+from tests.support.process_group import ROOT, child_environment
 from tests.support.tool_boundary_dock import MakeDatabase
 from workers.workflows.assignment import FOLDER
 from workers.workflows.tidying import tidy_workflows

@@ -11,7 +11,7 @@ from models import AgentGroup, User, UserDm, UserRole
 from models.base import new_id
 from models.groups import ensure_messaging_group
 from tests.support.fleet import Fleet
-from tests.support.foremen import CALC, MENDED, writes
+from tests.support.foreman_setup import CALC, MENDED, writes
 from workers.workflows.starting import Wanted
 
 CHANNEL: Final = "fake"

@@ -26,7 +26,7 @@ from tests.support.foreman_boundary_faults import FAULTS
 from tests.support.foreman_boundary_git import hook_git, hook_tools
 from tests.support.foreman_boundary_marks import OUTSIDE, OVER, SHOWN, named
 from tests.support.foreman_boundary_story import CHANNEL, OWNER, SCRIPTS, wanted
-from tests.support.foremen import registry_of
+from tests.support.foreman_setup import registry_of
 from tests.support.tool_boundary_worker import LastingChannel, pass_time
 from workers import delivery
 from workers.consent import approvals

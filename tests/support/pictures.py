@@ -1,6 +1,6 @@
 """Pictures of the console for `docs/pictures`: `python -m tests.support.pictures`, after `make browser`.
 
-A busy fleet (`tests/support/harbour.py`) behind a real gateway, seen by the browser of the tests. Whoever changes how a
+A busy fleet (`tests/support/sample_fleet.py`) behind a real gateway, seen by the browser of the tests. Whoever changes how a
 page looks takes them again, and looks at them."""
 
 import asyncio
@@ -13,10 +13,10 @@ from playwright.async_api import Page
 
 from adapters.model_port import Allowance
 from models import PendingQuestion, schema
-from tests.support.aboard import Aboard, come_aboard, console_gateway
 from tests.support.browser import DESK, open_browser
-from tests.support.harbour import settle_in
+from tests.support.console_session import Aboard, come_aboard, console_gateway
 from tests.support.open_gateway import Gateway
+from tests.support.sample_fleet import settle_in
 from tests.support.servers import Valkey, private_folder
 from tests.support.workflow_rows import put_workflow
 from workers.buckets import BucketKey

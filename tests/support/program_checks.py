@@ -141,7 +141,7 @@ PROGRAM_CHECKS: Final[tuple[Check, ...]] = (
     a_limit_is_told_with_its_date,
     a_servers_fault_can_pass,
     it_remembers_on_another_machine,
-    what_it_cost_is_told,  # by what it was asked just before, where runs are kept (`rehearsals.py`)
+    what_it_cost_is_told,  # by what it was asked just before, where runs are kept (`recorded_runs.py`)
     it_remembers_what_it_has_continued,
     an_unknown_continuation_is_no_silence,
     its_children_have_no_key_and_end_with_it,

@@ -19,8 +19,8 @@ from models import AgentGroup, Approval, MessageIn, MessageOut, Step, Turn
 from models.base import new_id
 from tests.support.boundaries import KILLED, LOG, Zygote
 from tests.support.boundary_marks import PR_SET_PDEATHSIG, Errand
-from tests.support.chaos_processes import ROOT, child_environment
 from tests.support.fleet import Fleet, fleet_settings
+from tests.support.process_group import ROOT, child_environment
 from tests.support.tool_boundary_ledger import Death, Found
 from tests.support.tool_boundary_marks import SHOWN
 from tests.support.tool_boundary_story import AGENT, FILE, REPORT, prepare

@@ -13,7 +13,7 @@ from models.series import CATCH_UPS, OVERLAPS, CatchUp, Overlap
 from scheduler import following, recurrence
 from scheduler.following import LATE_SECONDS, Run, backoff_seconds, is_missed, next_date
 from scheduler.recurrence import next_after
-from tests.support.cron_by_hand import clock_changes
+from tests.support.reference_cron import clock_changes
 
 NOON = datetime(2026, 11, 17, 12, 0, tzinfo=UTC)
 POLICIES = st.tuples(st.sampled_from(CATCH_UPS), st.sampled_from(OVERLAPS))

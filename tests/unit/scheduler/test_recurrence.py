@@ -19,7 +19,7 @@ from scheduler.recurrence import (
     next_after,
     upcoming,
 )
-from tests.support.cron_by_hand import DAYS, MONTHS, Cron, clock_changes
+from tests.support.reference_cron import DAYS, MONTHS, Cron, clock_changes
 
 VIENNA = "Europe/Vienna"
 # Put forward and back by an hour, by half an hour, by two hours, at midnight, for Ramadan, and never.

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.transcript import Called, Item, Returned, Said, Shown, Thought
-from tests.unit.adapters.providers.neutral import conversations
+from tests.support.transcripts import conversations
 from workers.context import CUT, estimate, pieces, shrink, trim
 
 flat = conversations().map(lambda steps: tuple(item for step in steps for item in step))

@@ -20,7 +20,7 @@ from adapters.providers.anthropic import request as anthropic_request
 from adapters.providers.openai import chat, responses
 from adapters.transcript import Called, Item, ReplyItem, Said, Shown, Thought, from_record, to_record
 from tests.support.model_api import anthropic_checks, openai_checks
-from tests.unit.adapters.providers.neutral import arguments, conversations, damaged, names, thoughts, words
+from tests.support.transcripts import arguments, conversations, damaged, names, thoughts, words
 
 pytestmark = pytest.mark.spec("P3", "P4")
 REQUEST = ModelRequest(model="some-model", system="", items=())

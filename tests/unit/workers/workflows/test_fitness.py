@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from adapters.contracts import Capabilities
-from tests.support.candidates import ANTHROPIC, CLAUDE, CODEX, GEMINI, OMNARA, OPENAI, OPENCODE, SCRIPTED
+from tests.support.role_candidates import ANTHROPIC, CLAUDE, CODEX, GEMINI, OMNARA, OPENAI, OPENCODE, SCRIPTED
 from workers.workflows.candidates import Candidate, Record
 from workers.workflows.fitness import NEEDS, Fit, Role, fitness_table
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adapters.contracts import Capabilities
-from tests.support.candidates import ANTHROPIC, CLAUDE, CODEX, GEMINI, OMNARA, OPENAI, SCRIPTED
+from tests.support.role_candidates import ANTHROPIC, CLAUDE, CODEX, GEMINI, OMNARA, OPENAI, SCRIPTED
 from workers.refusals import RefusedError
 from workers.workflows.candidates import Candidate, Record
 from workers.workflows.fitness import fitness_table

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from tests.support.chaos_ledger import Place, Planned
+from tests.support.storm.ledger import Place, Planned
 
 PLAIN, NOTING = "plain", "noting"
 

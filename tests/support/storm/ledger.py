@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tests.support.chaos_receiver import Arrival
+from tests.support.storm.receiver import Arrival
 
 ANSWER, NOTE = "answered:", "note:"
 OWNER_ENDPOINT = "owner"

@@ -1,5 +1,5 @@
 """A platform that must be asked: a file that grows by a line per message. Also a program, so that a listener can be
-killed: `python -m tests.support.feed DATABASE_URL REDIS_URL FILE NAME` listens, as `longshore listen` does."""
+killed: `python -m tests.support.file_channel DATABASE_URL REDIS_URL FILE NAME` listens, as `longshore listen` does."""
 
 import asyncio
 import sys

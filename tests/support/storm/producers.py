@@ -14,8 +14,8 @@ from redis.exceptions import RedisError
 from adapters.registry import Registry
 from models import MessageIn
 from models.errors import DatabaseDownError
-from tests.chaos.harbour import Harbour
-from tests.support.chaos_ledger import Planned
+from tests.support.storm.installation import Harbour
+from tests.support.storm.ledger import Planned
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 from workers.settings import Settings

@@ -4,11 +4,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tests.chaos.doors import Doors
-from tests.chaos.harbour import Harbour
-from tests.chaos.scale import Scale
-from tests.chaos.storm import Storm
-from tests.support.chaos_ledger import Complaint, Ledger
+from tests.support.storm.fault_injector import Storm
+from tests.support.storm.installation import Harbour
+from tests.support.storm.ledger import Complaint, Ledger
+from tests.support.storm.producers import Doors
+from tests.support.storm.scale import Scale
 
 SHOWN_COMPLAINTS = 8
 _MESSAGE = ("id", "session_id", "seq", "status", "tries", "turn_id", "error_class", "error", "created_at")

@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable
 
 from models import MessageOut
 from models.errors import DatabaseDownError
-from tests.chaos.harbour import DELIVERY_SECONDS, LEASE_SECONDS, Harbour, until
-from tests.chaos.scale import Scale
+from tests.support.storm.installation import DELIVERY_SECONDS, LEASE_SECONDS, Harbour, until
+from tests.support.storm.scale import Scale
 
 Death = Callable[[], Awaitable[None]]
 

@@ -31,12 +31,12 @@ from models import (
 from models.base import Base, new_id, now
 from models.database import Database
 from models.errors import DatabaseDownError
-from tests.chaos.scale import SCRIPTS, Scale
-from tests.support.chaos_echo import Echo
-from tests.support.chaos_ledger import OWNER_ENDPOINT
-from tests.support.chaos_processes import Crew, child_environment
-from tests.support.chaos_receiver import SECRET, Receiver
+from tests.support.process_group import Crew, child_environment
 from tests.support.servers import Postgres, Valkey, private_folder
+from tests.support.storm.duplicator import Echo
+from tests.support.storm.ledger import OWNER_ENDPOINT
+from tests.support.storm.receiver import SECRET, Receiver
+from tests.support.storm.scale import SCRIPTS, Scale
 
 T = TypeVar("T")
 
