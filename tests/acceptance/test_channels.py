@@ -30,6 +30,8 @@ from tests.support.slack_api import SlackServer
 from tests.support.telegram_api import TelegramApi
 from tests.support.webhook_server import WebhookServer
 
+# Each is proven on its own wire in tests/contract every time.
+OTHER_PLATFORMS = ("slack", "discord", "github", "email", "webhook")
 pytestmark = pytest.mark.xdist_group("harbour")
 
 WEBHOOK_SECRET = "a secret of the CRM"
@@ -134,7 +136,10 @@ def harbour(make_postgres: Callable[[], Iterator[str]], tmp_path_factory: pytest
 
 
 @pytest.mark.spec("C1", "C2", "C4", "C6", "C8", "M12")
-@pytest.mark.parametrize("platform", ["telegram", "slack", "discord", "github", "email", "webhook", "web"])
+@pytest.mark.parametrize(
+    "platform",
+    ["telegram", "web", *(pytest.param(name, marks=pytest.mark.long) for name in OTHER_PLATFORMS)],
+)
 def test_a_person_asks_approves_and_is_answered(harbour: Harbour, platform: str) -> None:
     operator, agent = harbour.operator, platform
     harbour.add_agent(agent, SCRIPT, "approve: [clock]\n")

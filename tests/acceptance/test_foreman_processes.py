@@ -86,6 +86,7 @@ class Watch:
         ]
 
 
+@pytest.mark.long  # tests/chaos/test_foreman_boundaries.py kills at some of the stages every time
 @pytest.mark.timeout(SECONDS + 60)
 @pytest.mark.spec("O1", "M7")
 def test_a_worker_is_killed_at_every_stage_and_the_result_is_the_same(

@@ -20,18 +20,23 @@ from tests.support.storm.installation import MAX_TRIES, Harbour, open_harbour, u
 from tests.support.storm.ledger import Complaint, Ledger, Planned
 from tests.support.storm.producers import Doors
 from tests.support.storm.report import Outcome
-from tests.support.storm.scale import FULL, SHORT, plan_messages
+from tests.support.storm.scale import FULL, MIDDLE, SHORT, Scale, plan_messages
 
-SCALE = FULL if os.environ.get("LONGSHORE_CHAOS") == "full" else SHORT
+SCALES = [
+    pytest.param(SHORT, id="short", marks=pytest.mark.timeout(SHORT.timeout)),
+    pytest.param(MIDDLE, id="middle", marks=[pytest.mark.long, pytest.mark.timeout(MIDDLE.timeout)]),
+]
+if os.environ.get("LONGSHORE_CHAOS") == "full":
+    SCALES = [pytest.param(FULL, id="full", marks=pytest.mark.timeout(FULL.timeout))]
 
 
 @pytest.mark.spec("M1", "M4", "M7", "M8", "M9", "M10", "M12", "S5", "S6")
-@pytest.mark.timeout(SCALE.timeout)
-async def test_nothing_is_lost_and_nothing_is_answered_twice(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("scale", SCALES)
+async def test_nothing_is_lost_and_nothing_is_answered_twice(scale: Scale, capsys: pytest.CaptureFixture[str]) -> None:
     started = time.monotonic()
-    planned = plan_messages(SCALE)
+    planned = plan_messages(scale)
     async with open_harbour() as harbour:
-        harbour.man(SCALE)
+        harbour.man(scale)
         crew = set(harbour.crew.hands)
 
         async def manned() -> bool:
@@ -39,13 +44,13 @@ async def test_nothing_is_lost_and_nothing_is_answered_twice(capsys: pytest.Capt
 
         await until(manned, 90, "the fleet's start")
         up_after = time.monotonic() - started
-        doors, storm = Doors(harbour), Storm(harbour, SCALE)
+        doors, storm = Doors(harbour), Storm(harbour, scale)
         async with _running(storm.supervise()):
             async with _running(storm.rage()) as raging:
-                await _feed(doors, planned)
+                await _feed(doors, planned, scale.storm_seconds)
                 await raging
             calm = time.monotonic()
-            revived, late = await _drain(harbour, doors, planned)
+            revived, late = await _drain(harbour, doors, planned, scale.drain_seconds)
             drained_after = time.monotonic() - calm
         await doors.close()
         ledger = Ledger(
@@ -56,14 +61,14 @@ async def test_nothing_is_lost_and_nothing_is_answered_twice(capsys: pytest.Capt
             **await harbour.evidence(),
         )
         outcome = Outcome(
-            SCALE, ledger, storm, doors, harbour, revived, up_after, drained_after, time.monotonic() - started
+            scale, ledger, storm, doors, harbour, revived, up_after, drained_after, time.monotonic() - started
         )
         with capsys.disabled():
             print(outcome.summary())
-        complaints = [*_of_the_fleet(harbour, storm, doors, late, revived), *ledger.complaints()]
+        complaints = [*_of_the_fleet(scale, harbour, storm, doors, late, revived), *ledger.complaints()]
         if complaints:
             pytest.fail(outcome.report(complaints), pytrace=False)
-    assert storm.kills == SCALE.kills
+    assert storm.kills == scale.kills
 
 
 @asynccontextmanager
@@ -77,9 +82,9 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Tas
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _feed(doors: Doors, planned: list[Planned]) -> None:
+async def _feed(doors: Doors, planned: list[Planned], seconds: float) -> None:
     """At an even pace over the length of the storm; a door that is shut holds nobody else up."""
-    pace = SCALE.storm_seconds / len(planned)
+    pace = seconds / len(planned)
     started = time.monotonic()
     sending: list[asyncio.Task[None]] = []
     repeated = started
@@ -96,7 +101,7 @@ async def _repeat(doors: Doors) -> None:
     await doors.repeat_missed()
 
 
-async def _drain(harbour: Harbour, doors: Doors, planned: list[Planned]) -> tuple[set[str], bool]:
+async def _drain(harbour: Harbour, doors: Doors, planned: list[Planned], seconds: float) -> tuple[set[str], bool]:
     """Until nothing is left to do. Returns what an operator had to bring back, and whether time ran out."""
     poison = {message.word for message in planned if message.poison}
     revived: set[str] = set()
@@ -112,16 +117,18 @@ async def _drain(harbour: Harbour, doors: Doors, planned: list[Planned]) -> tupl
         unsent = await harbour.rows(MessageOut, MessageOut.status.in_(["pending", "sending"]))
         return complete and not waiting and not unsent
 
-    done = await until(empty, SCALE.drain_seconds, "the end of all work", every=0.5, soft=True)
+    done = await until(empty, seconds, "the end of all work", every=0.5, soft=True)
     return revived, not done
 
 
-def _of_the_fleet(harbour: Harbour, storm: Storm, doors: Doors, late: bool, revived: set[str]) -> list[Complaint]:
+def _of_the_fleet(
+    scale: Scale, harbour: Harbour, storm: Storm, doors: Doors, late: bool, revived: set[str]
+) -> list[Complaint]:
     found = [Complaint(f"a process died by itself: {how}") for how in storm.fallen]
     found += [Complaint(f"{word} was accepted as two rows", (word,)) for word in doors.doubled]
     if late:
-        found.append(Complaint(f"work was left {SCALE.drain_seconds:g} s after the storm"))
-    if len(revived) > SCALE.messages // 100:
+        found.append(Complaint(f"work was left {scale.drain_seconds:g} s after the storm"))
+    if len(revived) > scale.messages // 100:
         found.append(Complaint(f"{len(revived)} messages lost their worker {MAX_TRIES} times", tuple(sorted(revived))))
     # Only a database that is away may fail a task: whatever else it meets, it knows what to do.
     crashes = [line for line in harbour.crew.mentions(["raised unexpected: "], 1000) if "DatabaseDownError" not in line]

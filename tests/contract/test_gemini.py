@@ -56,7 +56,7 @@ DRIVERS = (
     *("survives_a_tool_that_fails", "a_killed_program_is_a_failure", "a_follow_up_after_the_end_is_too_late"),
 )
 
-# Seven seconds each, and claude and codex are asked the same each time: `make test-long`.
+# Seven seconds each, and claude and codex are asked the same each time: `make test-all`.
 RARELY = (
     *("a_refused_key_is_told_as_that", "a_servers_fault_can_pass", "a_limit_is_told_with_its_date"),
     *("it_remembers_what_it_has_continued", "an_unknown_continuation_is_no_silence"),

@@ -44,7 +44,7 @@ OPENCLAW = Cli(
         "an API nobody has": ({"api": "soap"}, "api"),
     },
 )
-# Ten seconds each: `make test-long`.
+# Ten seconds each: `make test-all`.
 RARELY = (
     *("a_refused_key_is_told_as_that", "a_servers_fault_can_pass", "a_limit_is_told_with_its_date"),
     *("a_terminated_program_is_a_failure", "fails_with_a_class", "takes_a_follow_up", "reports_the_file_it_edits"),

@@ -51,7 +51,7 @@ OPENCODE = Cli(
     good_options=PRICE,
     bad_options={"an option it does not have": ({"temperature": 1}, "temperature"), **NO_PRICE},
 )
-# Five seconds each: `make test-long`.
+# Five seconds each: `make test-all`.
 RARELY = (
     *("a_refused_key_is_told_as_that", "a_servers_fault_can_pass", "a_limit_is_told_with_its_date"),
     *("a_terminated_program_is_a_failure", "fails_with_a_class", "it_remembers_on_another_machine"),

@@ -1,5 +1,6 @@
 """A crowd that says its first words to one chat at the same moment. Also a program, so that several processes can do
-it together: `python -m tests.support.concurrent_senders DATABASE_URL FIRST COUNT` waits for a line, then prints what it was told."""
+it together: `python -m tests.support.concurrent_senders DATABASE_URL FIRST COUNT` waits for a line, then prints what it
+was told."""
 
 import asyncio
 import json

@@ -80,7 +80,8 @@ async def gateway_to(fleet: Fleet, house: House | None = None, port: int = 0) ->
     server = make_server(app)
     serving = asyncio.create_task(server.serve([listener]))
     try:
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20, trust_env=False) as client:
+        address = f"http://127.0.0.1:{port}"
+        async with httpx2.AsyncClient(base_url=address, timeout=20, trust_env=False, verify=False) as client:
             yield Gateway(client, fleet, port)
     finally:
         app.state.news.close()

@@ -1,7 +1,7 @@
 """Pictures of the console for `docs/pictures`: `python -m tests.support.pictures`, after `make browser`.
 
-A busy fleet (`tests/support/sample_fleet.py`) behind a real gateway, seen by the browser of the tests. Whoever changes how a
-page looks takes them again, and looks at them."""
+A busy fleet (`tests/support/sample_fleet.py`) behind a real gateway, seen by the browser of the tests. Whoever changes
+how a page looks takes them again, and looks at them."""
 
 import asyncio
 import shutil

@@ -58,6 +58,10 @@ class Scale:
 
 
 SHORT = Scale(
+    messages=120, sessions=8, poison=2, agents=2, deliverers=2, kills=5, deploys=1, freezes=1,
+    storm_seconds=16, drain_seconds=60,
+)  # fmt: skip
+MIDDLE = Scale(
     messages=340, sessions=12, poison=3, agents=3, deliverers=2, kills=10, deploys=1, freezes=2,
     storm_seconds=40, drain_seconds=60,
 )  # fmt: skip
