@@ -9,6 +9,7 @@ from shutil import copy
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from adapters.contracts import QueryInput
@@ -90,7 +91,7 @@ class Scene:
         return accepted.session_id
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def fleet(sqlite_template: Path, redis_url: str, tmp_path: Path) -> AsyncIterator[LivingFleet]:
     copy(sqlite_template, tmp_path / "longshore.db")
     registry = registry_with(tmp_path)
@@ -101,7 +102,7 @@ async def fleet(sqlite_template: Path, redis_url: str, tmp_path: Path) -> AsyncI
         yield fleet
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def scene(fleet: LivingFleet) -> AsyncIterator[Scene]:
     group = await fleet.add_group(config={"provider_options": {"script": SCRIPT, "pace": 0.005}})
     await wire(fleet, group, "web", "ada")

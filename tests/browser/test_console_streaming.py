@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from gateway.demo import FIRST_MESSAGE
@@ -44,7 +45,7 @@ SEEN = """() => {
 }"""
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def scene(fleet: LivingFleet) -> AsyncIterator[Scene]:
     group = await fleet.add_group(config={"provider_options": {"script": SCRIPT, "pace": 0.03}})
     await wire(fleet, group, "web", "ada")

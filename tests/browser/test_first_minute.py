@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from gateway.demo import FIRST_MESSAGE
@@ -17,7 +18,7 @@ from tests.support.terminal import Terminal
 LINK = re.compile(r"http://127\.0\.0\.1:\d+/console/\S+")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def terminal() -> AsyncIterator[Terminal]:
     folder: Path = private_folder()
     terminal = Terminal(folder, "up", "--no-flower")

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Page, Request, expect
 
 from models import PendingQuestion
@@ -22,13 +23,13 @@ PATHS = (
 )
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def gateway(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[Gateway]:
     async with console_gateway(database_url, redis_url, tmp_path) as opened:
         yield opened
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def ada(gateway: Gateway) -> Aboard:
     """An owner, with a harbour at work."""
     ada = await come_aboard(gateway)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from tests.support import browser as support
@@ -45,7 +46,7 @@ COMPLAINTS = {
 WHITE, BLACK = "rgb(255, 255, 255)", "rgb(0, 0, 0)"
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def web() -> AsyncIterator[StaticWeb]:
     async with StaticWeb(FILES) as web:
         yield web

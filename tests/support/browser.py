@@ -1,4 +1,4 @@
-"""A real headless Chromium for one test, on the test's own loop, every page of it watched.
+"""A real headless Chromium, on the tests' own loop, every page of it watched.
 
 A page that complains (an error in its console, an exception, what its Content-Security-Policy forbids, a request that
 failed or was refused) or asks for anything that is not on 127.0.0.1 makes the test fail, unless the test has said that
@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from playwright.async_api import (
     Browser,
+    BrowserContext,
     ConsoleMessage,
     Page,
     Request,
@@ -47,6 +48,7 @@ class Browsing:
 
     def __init__(self, browser: Browser) -> None:
         self._browser = browser
+        self._contexts: list[BrowserContext] = []
         self._expected: list[str] = []
         self.complaints: list[str] = []
 
@@ -60,6 +62,7 @@ class Browsing:
             locale="en-GB",
             timezone_id="UTC",
         )
+        self._contexts.append(context)
         context.set_default_timeout(PATIENCE)
         context.on("console", self._said)
         context.on("weberror", self._raised)
@@ -70,6 +73,11 @@ class Browsing:
     def expect(self, part: str) -> None:
         """The test provokes complaints with this text in them. That none comes is a failure too."""
         self._expected.append(part)
+
+    async def close(self) -> None:
+        """All pages. What they complained of until then has been heard."""
+        for context in self._contexts:
+            await context.close()
 
     def check(self) -> None:
         unexpected = [said for said in self.complaints if not any(part in said for part in self._expected)]
@@ -95,18 +103,34 @@ class Browsing:
 
 
 @asynccontextmanager
-async def open_browser() -> AsyncIterator[Browsing]:
+async def start_chromium() -> AsyncIterator[Browser]:
+    """The program itself, which takes as long to start as a small test: several can share it, on one loop."""
     program = find_chromium()
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(
             executable_path=program, proxy={"server": NOWHERE, "bypass": "127.0.0.1"}
         )
-        browsing = Browsing(browser)
         try:
-            yield browsing
+            yield browser
         finally:
             await browser.close()
+
+
+@asynccontextmanager
+async def watched(browser: Browser) -> AsyncIterator[Browsing]:
+    """Pages for one test, gone after it with all their cookies."""
+    browsing = Browsing(browser)
+    try:
+        yield browsing
+    finally:
+        await browsing.close()
     browsing.check()
+
+
+@asynccontextmanager
+async def open_browser() -> AsyncIterator[Browsing]:
+    async with start_chromium() as browser, watched(browser) as browsing:
+        yield browsing
 
 
 def find_chromium() -> Path:
