@@ -2,11 +2,12 @@
 done again, and one answer is given.
 
 A boundary is before and after each commit and each effect of a tool, and four moments of each model call. Which there
-are is found by running the turn once unharmed. An ordinary run tries each over one of the three wires;
-`LONGSHORE_CHAOS=full` tries all over all."""
+are is found by running the turn once unharmed. `make test` tries one of each kind over one wire, `make test-all` each
+over one of the three wires; `LONGSHORE_CHAOS=full` tries all over all."""
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
@@ -66,11 +67,24 @@ async def dock(database: str, redis_url: str, tmp_path_factory: pytest.TempPathF
 
 
 @pytest.mark.spec("M7", "M8", "M10")
+async def test_killed_at_one_boundary_of_each_kind(dock: Dock, capsys: pytest.CaptureFixture[str]) -> None:
+    boundaries = await _boundaries(dock, ANTHROPIC)
+    await _prove(dock, "anthropic", boundaries, _kinds_once(boundaries), capsys)
+
+
+@pytest.mark.long
+@pytest.mark.spec("M7", "M8", "M10")
 @pytest.mark.parametrize("name", WIRES)
 async def test_killed_at_every_boundary(dock: Dock, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    wire = WIRES[name]
-    boundaries = await _boundaries(dock, wire)
+    boundaries = await _boundaries(dock, WIRES[name])
     chosen = boundaries if FULL else _share(boundaries, list(WIRES).index(name))
+    await _prove(dock, name, boundaries, chosen, capsys)
+
+
+async def _prove(
+    dock: Dock, name: str, boundaries: Sequence[str], chosen: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    wire = WIRES[name]
     began = time.monotonic()
     found = await _kill_at(dock, wire, chosen)
     with capsys.disabled():
@@ -109,8 +123,17 @@ async def test_another_provider_goes_on(dock: Dock) -> None:
 @pytest.mark.parametrize(
     ("broken", "boundary", "complaint"),
     [
-        ("forgetful", f"{AFTER_COMMIT}{END} t02", "t02 (finished at the kill) was run 1 times before and 2 in all"),
-        ("late", AFTER_EFFECT + "t01", "t01 was run before its intent was on record"),
+        pytest.param(
+            *(
+                "forgetful",
+                f"{AFTER_COMMIT}{END} t02",
+                "t02 (finished at the kill) was run 1 times before and 2 in all",
+            ),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("late", AFTER_EFFECT + "t01", "t01 was run before its intent was on record"), marks=pytest.mark.long
+        ),
         ("reckless", AFTER_EFFECT + "t01", "t01 (started at the kill) was run 1 times before and 2 in all, not 1"),
     ],
 )
@@ -127,6 +150,17 @@ async def _boundaries(dock: Dock, wire: Wire) -> list[str]:
     *boundaries, last = unharmed.trace
     assert last == OUTCOME
     return boundaries
+
+
+def _kinds_once(boundaries: Sequence[str]) -> list[str]:
+    """The first boundary of each kind: what is done there, whichever tool or model call it is done for. Of tools, one
+    that may run twice and one that may not."""
+    may_repeat = {tool.name: tool.idempotent for tool in TOOLS}
+    first: dict[tuple[str, bool], str] = {}
+    for boundary in boundaries:
+        what, _, name = boundary.rpartition(" ")
+        first.setdefault((re.sub(r"\W*\d*$", "", what), may_repeat.get(name, False)), boundary)
+    return list(first.values())
 
 
 def _share(boundaries: Sequence[str], which: int) -> list[str]:

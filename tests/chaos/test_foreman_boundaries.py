@@ -3,9 +3,9 @@ conflict, checks that fail once, a reviewer who wants changes once, two approval
 
 Turns, deliveries, sweeps, advances, git and the person who decides are all in the one process that is killed; the next
 one finishes, or is killed at the next boundary. Boundaries are before and after each commit, each tool and each command
-of git that writes, while that is at work, locks it leaves, files laid out by half. An ordinary run tries one of each
-kind, all between stages, and few lives with many deaths; `LONGSHORE_CHAOS=full` tries all, far apart, on both
-databases."""
+of git that writes, while that is at work, locks it leaves, files laid out by half. `make test-all` tries one of each
+kind, all between stages, and few lives with many deaths; `make test` one life, with a third of these;
+`LONGSHORE_CHAOS=full` tries all, far apart, on both databases."""
 
 import asyncio
 import os
@@ -82,18 +82,21 @@ def report(capsys: pytest.CaptureFixture[str]) -> Report:
     return say
 
 
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
 async def test_a_workflow_comes_to_the_same_end_wherever_its_processes_die(
-    on_sqlite: ForemanDock, report: Report
+    on_sqlite: ForemanDock, report: Report, every: int
 ) -> None:
     boundaries = await _boundaries(on_sqlite)
-    chosen = boundaries if FULL else apart(kinds_once(boundaries))
-    found = await _live(on_sqlite, dealt(chosen, LIVES))
-    report(f"foreman: killed at {_deaths(found)} of {len(boundaries)} boundaries in {LIVES} lives")
+    chosen = boundaries if FULL else apart(kinds_once(boundaries))[::every]
+    lives = dealt(chosen, LIVES if every == 1 else 1)
+    found = await _live(on_sqlite, lives)
+    report(f"foreman: killed at {_deaths(found)} of {len(boundaries)} boundaries in {len(lives)} lives")
     _came_by(chosen, found)
     # Git on the host ends by itself, what is in a sandbox with its worker.
     wait_until(lambda: not on_sqlite.left_running(), 20, "what the dead have started to end")
 
 
+@pytest.mark.long
 async def test_on_postgresql_as_well(on_postgres: ForemanDock, on_sqlite: ForemanDock, report: Report) -> None:
     """The same story, so what it comes to on the other database is what it must come to here."""
     on_postgres.reference = await on_sqlite.unharmed()
@@ -111,12 +114,14 @@ BROKEN = {
 }
 
 
-async def test_a_broken_foreman_is_found_out(on_sqlite: ForemanDock) -> None:
+@pytest.mark.parametrize("faults", [["hasty"], pytest.param(["forgetful", "repeating"], marks=pytest.mark.long)])
+async def test_a_broken_foreman_is_found_out(on_sqlite: ForemanDock, faults: list[str]) -> None:
     """One that merges before it asks, one that does not see what it has handed over, one that commits what it has
     committed."""
     await on_sqlite.unharmed()
-    lives = (on_sqlite.run(boundary, broken=fault) for fault, (boundary, _) in BROKEN.items())
-    for found, (fault, (boundary, complaint)) in zip(await asyncio.gather(*lives), BROKEN.items(), strict=True):
+    lives = (on_sqlite.run(BROKEN[fault][0], broken=fault) for fault in faults)
+    for found, fault in zip(await asyncio.gather(*lives), faults, strict=True):
+        boundary, complaint = BROKEN[fault]
         assert [death.boundary for death in found.deaths] == [boundary], fault
         assert any(complaint in what for what in found.complaints()), (fault, found.complaints())
 

@@ -2,8 +2,8 @@
 and its answer passed on, a task scheduled, a risky call approved and run, the conversation begun anew.
 
 Doors, turns, deliveries and sweeps run in the one process that is killed; a second one finishes. Boundaries are before
-and after each commit, each tool and each delivery, and half a copied file. An ordinary run tries those of the tools
-and of what comes of them, and some of the others; `LONGSHORE_CHAOS=full` tries all."""
+and after each commit, each tool and each delivery, and half a copied file. `make test-all` tries those of the tools
+and of what comes of them, and some of the others; `make test` every third of these; `LONGSHORE_CHAOS=full` all."""
 
 import asyncio
 import os
@@ -64,9 +64,12 @@ def report(capsys: pytest.CaptureFixture[str]) -> Report:
 
 
 @pytest.mark.spec("T2", "M14", "T3", "C6", "T4", "M7")
-async def test_effects_of_tools_happen_once_wherever_a_process_dies(on_sqlite: StoryDock, report: Report) -> None:
+@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+async def test_effects_of_tools_happen_once_wherever_a_process_dies(
+    on_sqlite: StoryDock, report: Report, every: int
+) -> None:
     boundaries = await _boundaries(on_sqlite)
-    chosen = boundaries if FULL else _those_and_some(boundaries, every=8)
+    chosen = boundaries if FULL else _those_and_some(boundaries, every=8)[::every]
     found = await _kill_at(on_sqlite, [(boundary,) for boundary in chosen])
     report(f"tools: killed at {len(found)} of {len(boundaries)} boundaries")
     _came_by(chosen, found)
@@ -84,6 +87,7 @@ async def test_the_next_one_dies_too(on_sqlite: StoryDock, report: Report) -> No
     assert twice > len(pairs) / 3
 
 
+@pytest.mark.long
 @pytest.mark.spec("T2", "M14", "T3", "C6", "T4", "M7")
 async def test_on_postgresql_as_well(on_postgres: StoryDock, report: Report) -> None:
     boundaries = await _boundaries(on_postgres)
