@@ -22,10 +22,9 @@ from models import (
     Wiring,
 )
 from models.base import now
-from tests.integration.conftest import MakeFleet
 from tests.support.cards import Platform, press
 from tests.support.fake_platform import CHANNEL, hear, make, reach, said_to, wire
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.access import Standing, standing_of, user_id_of
 from workers.consent import strangers
 from workers.consent.approvals import decide

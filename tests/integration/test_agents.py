@@ -7,8 +7,7 @@ from sqlalchemy import update
 
 from models import MessageIn, MessageOut
 from models.base import now
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers import agents
 from workers.actions import messages
 from workers.delivery import sending as delivery

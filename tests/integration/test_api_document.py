@@ -14,9 +14,9 @@ from schemathesis import GenerationMode
 from schemathesis.config import SchemathesisConfig
 from schemathesis.core.failures import FailureGroup
 
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import Caller, caller
 from tests.support.api_seeds import seed
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 
 pytestmark = [

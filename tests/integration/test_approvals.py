@@ -11,9 +11,8 @@ from models.base import new_id, now
 from models.consent import close_questions
 from models.groups import ensure_messaging_group
 from models.people import User, UserDm, UserRole
-from tests.integration.conftest import MakeFleet
 from tests.support.cards import SCRIPT, Launcher
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.consent import approvals
 from workers.consent.approvals import Consent
 from workers.consent.requests import Place, Request, put_request

@@ -10,9 +10,8 @@ from sqlalchemy import delete, update
 from models import AgentGroup, Approval, MessageOut, Session, User, UserDm
 from models.base import now
 from models.consent import close_questions
-from tests.integration.conftest import MakeFleet
 from tests.support.cards import DENY, SCRIPT, Launcher, Platform, appoint, ask, cards_of, press, ring
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.consent import approvals, approvers
 from workers.consent.approvers import resolve_approvers
 from workers.consent.cards import answer_by_text

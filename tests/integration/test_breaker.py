@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from models.fleet import all_health, providers_down
-from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import FleetTime, bucket_of, model_api, resting_seconds, retry_now
-from tests.support.fleet import Fleet, fleet_settings
+from tests.support.fleet import Fleet, MakeFleet, fleet_settings
 from tests.support.model_api import ModelApi, drop, hang, refuse
 from tests.support.servers import Valkey
 

@@ -8,11 +8,10 @@ from sqlalchemy import update
 
 from models import AgentGroup, MessageIn, Session
 from models.lookup import short
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_task_tools import tool_registry
 from tests.support.api_fleet import model_api
 from tests.support.fake_platform import hear, make, wire
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import rule
 from tests.support.model_api import script as model_script
 from workers.intake import briefing

@@ -11,9 +11,8 @@ from models import AgentGroup, Approval, BudgetDay, Reservation, Session, Usage,
 from models.base import now
 from models.groups import ensure_messaging_group
 from models.people import User, UserDm
-from tests.integration.conftest import MakeFleet
 from tests.support.cards import cards_of, press
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import ModelApi, hang, reply, rule, script
 from tests.support.model_api import Usage as Used
 from workers.consent.approvals import decide

@@ -6,9 +6,8 @@ import pytest
 
 from adapters.channel_port import ButtonPress, Received
 from models import AgentGroupMember, Card, Wiring
-from tests.integration.conftest import MakeFleet
 from tests.support.cards import Launcher, Platform, appoint, press
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.consent.buttons import offer_of
 from workers.consent.cards import Said
 from workers.intake.doors import finish_telling, take_in

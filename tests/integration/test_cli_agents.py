@@ -22,8 +22,7 @@ from tests.contract.test_codex import CODEX
 from tests.contract.test_gemini import GEMINI
 from tests.contract.test_openclaw import OPENCLAW
 from tests.contract.test_opencode import OPENCODE
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Call, ModelApi, hang, refuse, reply, rule, script
 from tests.support.program_checks import LINGER_COMMAND, LINGERS
 from tests.support.programs import Cli, ProgramHarness, living, living_in, require

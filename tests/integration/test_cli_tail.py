@@ -14,7 +14,7 @@ import redis
 
 from gateway.cli import messages
 from models.errors import DatabaseDownError
-from tests.integration.conftest import MakeFleet
+from tests.support.fleet import MakeFleet
 from tests.support.servers import Valkey
 
 pytestmark = pytest.mark.spec("G4", "G2")

@@ -10,8 +10,7 @@ from adapters.registry import Drivers, Registry
 from models import AgentGroup, Session
 from models.dead_letters import revive
 from models.sessions import living_session
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 
 pytestmark = pytest.mark.both_databases
 

@@ -10,10 +10,9 @@ from adapters.providers.scripted import ScriptedProvider
 from adapters.registry import Drivers, Registry
 from models import AgentGroup, Compaction, MessageIn, PendingQuestion, Session, Turn
 from models.base import now
-from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api
 from tests.support.fake_platform import hear, make, said_to, wire
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import rule, script
 from workers.formatting import format_prompt, is_raw
 from workers.intake.commands import FILTERED, command_in

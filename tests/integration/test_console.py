@@ -27,8 +27,8 @@ from models.errors import DatabaseDownError
 from models.fleet import note_limited, note_success
 from models.sign_ins import new_secret
 from models.tokens import SCOPES, list_tokens, new_token
-from tests.integration.conftest import MakeFleet
 from tests.support.console_session import Aboard, come_aboard, text_of
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
 from tests.support.sample_fleet import settle_in
 from workers.events import redis_client

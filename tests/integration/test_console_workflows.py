@@ -9,9 +9,9 @@ import pytest
 from models import Approval, Audit
 from models.workflow_progress import progress_of
 from models.workflows import Stage, Workflow
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_console import HOSTILE, INLINE, ONE_DATABASE
 from tests.support.console_session import Aboard, come_aboard, text_of
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 from tests.support.workflow_rows import MERGED, STATES, State, checked, put_workflow, reviewed
 

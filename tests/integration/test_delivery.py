@@ -13,9 +13,8 @@ from adapters.registry import Drivers, Registry
 from models import MessageOut, MessagingGroup, User, UserDm, UserRole
 from models.base import new_id, now
 from models.outbox import mark_delivered
-from tests.integration.conftest import MakeFleet
 from tests.support import cards
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.delivery import sending as delivery
 
 pytestmark = pytest.mark.both_databases

@@ -10,7 +10,7 @@ from adapters.channel_port import Button
 from adapters.errors import DeliveryError
 from models import MessageOut
 from models.base import now
-from tests.integration.conftest import MakeFleet
+from tests.support.fleet import MakeFleet
 from tests.support.outgoing import Outgoing, Platform
 from workers.delivery import settle_doubtful
 

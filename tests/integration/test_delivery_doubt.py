@@ -12,7 +12,7 @@ from adapters.channel_port import Destination, OutboundMessage
 from adapters.errors import ChannelError, DeliveryError
 from models import MessageOut
 from models.base import now
-from tests.integration.conftest import MakeFleet
+from tests.support.fleet import MakeFleet
 from tests.support.outgoing import Outgoing, Platform
 from workers.delivery import handover, sending, settle_doubtful
 from workers.delivery.doubt import may_be_resolved

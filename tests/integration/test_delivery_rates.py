@@ -13,7 +13,7 @@ from adapters.channel_port import ChannelCapabilities, Rate
 from adapters.errors import DeliveryError
 from models import MessageOut
 from models.base import new_id, now
-from tests.integration.conftest import MakeFleet
+from tests.support.fleet import MakeFleet
 from tests.support.outgoing import Outgoing, Platform
 from tests.support.servers import free_port
 from workers.rates import LONGEST_PAUSE_SECONDS, LONGEST_WAIT_SECONDS, Rates

@@ -18,10 +18,10 @@ from models import Token, UserRole
 from models.base import new_id, now
 from models.errors import DatabaseDownError
 from models.tokens import DEFAULT_SCOPES, Scope, new_token
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_events import SCRIPT
 from tests.support.console_session import come_aboard
 from tests.support.event_source import EventSource, Sent, event_source
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 from workers.events import envelope, redis_client
 from workers.operations.people import Role

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from adapters.registry import Drivers, Registry
 from models.base import new_id
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_access import Greeter
 from tests.support.fake_platform import hear, make, wire
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.intake.explaining import explain
 from workers.intake.incoming import parse_incoming
 from workers.intake.visits import Visit, visit_key

@@ -9,9 +9,8 @@ import pytest
 
 from models import Step, TranscriptItem, Usage
 from models.fleet import providers_down
-from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import FleetTime, model_api, retry_now
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Call, Conversation, Fault, ModelApi, drop, refuse, reply, rule, script, stall
 
 pytestmark = [pytest.mark.spec("P20"), pytest.mark.both_databases]

@@ -21,9 +21,8 @@ from models.base import new_id, now
 from models.fitness import TURNS, WITHIN
 from models.fleet import note_failure, note_limited, note_success, report_alive
 from models.overview import first_id_of
-from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import refuse
 from workers.workflows.candidates import Candidate, Record, candidates
 from workers.workflows.fitness import ROLES, fitness_table

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import update
 
 from models import Audit, Turn, Workflow
-from tests.integration.conftest import MakeFleet
+from tests.support.fleet import MakeFleet
 from tests.support.foreman_setup import (
     MENDED,
     begin,

@@ -12,8 +12,7 @@ from sqlalchemy import update
 from adapters.errors import ToolError
 from models import Approval, MessageIn, Workflow
 from models.base import now
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.foreman_setup import APPROVE, CALC, MENDED, PLAN, begin, foreman, make_repository, say, seen, writes
 from tests.support.repositories import git
 from tests.support.servers import private_folder

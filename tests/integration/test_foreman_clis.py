@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from models import Approval
-from tests.integration.conftest import MakeFleet
+from tests.support.fleet import MakeFleet
 from tests.support.foreman_models import FILES, MENDED, foreman_script, set_environment, wishes
 from tests.support.foreman_setup import make_repository
 from tests.support.model_api import ModelApi

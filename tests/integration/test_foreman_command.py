@@ -21,8 +21,7 @@ from gateway.cli.main import app
 from models import Approval, Audit, Workflow
 from models.fleet import report_alive
 from models.lookup import short
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.foreman_setup import foreman, make_repository, say
 from tests.support.repositories import git
 from tests.support.servers import private_folder

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import MakeFleet
+from tests.support.fleet import MakeFleet
 from tests.support.foreman_setup import begin, foreman, make_repository, say, seen
 from tests.support.github_api import TOKEN
 from tests.support.github_server import GithubServer

@@ -11,8 +11,8 @@ from sqlalchemy import update
 
 from adapters.providers.anthropic import AnthropicProvider
 from models import BudgetDay, MessageIn, Stage, Workflow
-from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api
+from tests.support.fleet import MakeFleet
 from tests.support.foreman_setup import (
     APPROVE,
     CALC,

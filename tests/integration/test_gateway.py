@@ -23,9 +23,8 @@ from models.base import new_id
 from models.database import Database
 from models.errors import DatabaseDownError
 from tests.contract.test_channels import forge
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_commands import ASKS
-from tests.support.fleet import HeldBells
+from tests.support.fleet import HeldBells, MakeFleet
 from tests.support.open_gateway import Gateway, Platform, answering, gateway_to, registry_with, wire
 from tests.support.webhook_server import WebhookServer
 from workers.intake.doors import MAX_FAILURES, finish_telling, take_in

@@ -20,11 +20,10 @@ from models.listeners import claim_listener, store_cursor
 from models.sign_ins import find_visitor, sign_in, sign_out, use_link
 from models.tokens import SCOPES, find_bearer
 from tests.integration import test_commands
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_commands import Cli
 from tests.support.fake_platform import hear
 from tests.support.file_channel import LISTENS_TO, Feed
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.open_gateway import wire
 from workers.access import Standing, standing_of
 from workers.front_desk import say

@@ -19,10 +19,10 @@ from models import AgentGroupMember, Approval, MessageOut, MessagingGroup, Pendi
 from models.base import new_id, now
 from models.tokens import new_token
 from models.web_chats import Cursor
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_commands import ASKS
 from tests.support.cards import SCRIPT as LAUNCH
 from tests.support.cards import Launcher
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, answering, gateway_to, registry_with, wire
 from workers.operations.tokens import add_token
 

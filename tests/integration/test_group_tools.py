@@ -13,9 +13,8 @@ from adapters.policy import Policy
 from models import AgentGroup, Approval, MessagingGroup, UserRole, Wiring
 from models.database import Database
 from models.people import remember_user
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_task_tools import answer_to, ask, teach, tool_registry
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.actions import groups
 from workers.actions.caller import Caller
 from workers.consent.approvals import decide

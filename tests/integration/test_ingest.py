@@ -13,8 +13,7 @@ from models.audit import note
 from models.base import new_id, now
 from models.database import Database
 from models.errors import DatabaseDownError
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 from workers.refusals import RefusedError

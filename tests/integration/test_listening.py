@@ -15,9 +15,8 @@ from models import Listener
 from models.database import Database
 from models.errors import DatabaseDownError
 from models.listeners import all_listeners, claim_listener, release_listener, renew_listener, store_cursor
-from tests.integration.conftest import MakeFleet
 from tests.support.file_channel import LISTENS_TO, Feed, outpost
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.open_gateway import wire
 from tests.support.process_group import ROOT, child_environment
 from workers.intake import doors, listening

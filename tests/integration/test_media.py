@@ -17,8 +17,7 @@ from adapters.providers.scripted import ScriptedProvider
 from adapters.registry import Drivers, Registry
 from models import TranscriptItem
 from models.inbox import MessageIn
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import ModelApi, refuse, reply, rule, script
 from tests.support.static_web import StaticWeb
 from tests.support.telegram_api import PERSON, TOKEN, TelegramApi

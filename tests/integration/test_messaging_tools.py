@@ -16,8 +16,7 @@ from adapters.registry import Drivers, Registry
 from models import MessageOut, Session, Wiring
 from models.base import now
 from models.groups import MessagingGroup, ensure_messaging_group
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers import toolbox
 from workers.actions.table import perform
 from workers.delivery import sending as delivery

@@ -13,9 +13,8 @@ import pytest
 
 from models import Event, Step, TranscriptItem, Usage
 from models.base import Base
-from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import FleetTime, model_api, resting_seconds, retry_now, use_keys
-from tests.support.fleet import Fleet, fleet_settings
+from tests.support.fleet import Fleet, MakeFleet, fleet_settings
 from tests.support.model_api import (
     Call,
     Conversation,

@@ -16,9 +16,8 @@ from adapters.registry import Drivers, Registry
 from models import AgentGroup, MessageIn, MessagingGroup, Session, Step, Wiring
 from models.base import new_id, now
 from models.database import Database
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_retry import ForgetfulProvider, _die, _retry_now
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.loop import Job, Stop, StoppedError
 from workers.turn import wake
 

@@ -14,9 +14,8 @@ from adapters.providers import instrumentation
 from adapters.registry import AnyProvider, Drivers, Registry
 from models import Approval, PendingQuestion, ProgramState, ProviderHealth, Session, Step, Turn, Usage
 from models.base import now
-from tests.integration.conftest import MakeFleet
 from tests.support.directive_provider import Diarist, DiaristQuery
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers import admission, breaker
 from workers.breaker import FAILURES
 from workers.consent.approvals import decide

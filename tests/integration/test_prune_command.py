@@ -11,10 +11,9 @@ from sqlalchemy import update
 from models import MessageIn, Rejected, Round
 from models.base import now
 from tests.integration import test_commands
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_commands import Cli
 from tests.support.database_contents import archived, everything, grow_older
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.app import app
 from workers.retention import Pruning, prune_round
 

@@ -8,9 +8,8 @@ from sqlalchemy import update
 
 from models import AgentGroupMember, MessageOut, MessagingGroup, PendingQuestion, Session
 from models.base import now
-from tests.integration.conftest import MakeFleet
 from tests.support.cards import Launcher, Platform, appoint, cards_of, press, ring
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.consent.cards import answer_by_text
 from workers.consent.questions import give_answer
 from workers.house import Done

@@ -14,8 +14,7 @@ from models.dead_letters import revive
 from models.lookup import short
 from scheduler.recurrence import first_at_or_after, jittered, next_after
 from scheduler.recurring import discard_missed
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.task_runs import add_run, add_session, clock, runs_of
 from workers.actions.sessions import begin_anew
 

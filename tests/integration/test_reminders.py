@@ -29,10 +29,9 @@ from models.overview import counts
 from models.reminders import cancel_reminder, find_reminders, reminders_of
 from models.web_chats import said_in_room
 from scheduler.reminders import MAX_FAILURES, repeat_reminders
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_retry import ForgetfulProvider
 from tests.integration.test_timetable import blocked
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.actions.reminders import MAX_REMINDERS
 from workers.delivery import sending
 from workers.toolbox import JournaledToolBox

@@ -10,12 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models import Approval, Card, PendingQuestion
 from models.people import grant, remember_user
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_commands import ASKS
 from tests.integration.test_listening import until
 from tests.support.cards import SCRIPT, Launcher, Platform, press
 from tests.support.fake_platform import hear, make, reach, wire
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.consent import strangers
 from workers.consent.requests import code_of, put_request
 from workers.consent.strangers import let_in

@@ -13,10 +13,9 @@ from adapters.channels.fake import FakeChannel
 from adapters.registry import Drivers, Registry
 from models import AgentGroup, Approval, MessageIn, MessageOut, PendingQuestion, TranscriptItem, User, UserRole, Wiring
 from models.groups import ensure_messaging_group
-from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api
 from tests.support.database_contents import grow_older
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Usage as Used
 from tests.support.model_api import reply, rule, script
 from tests.support.servers import private_folder

@@ -13,9 +13,8 @@ from adapters.registry import Drivers, Registry
 from models import Audit, MessageIn, MessageOut, Session, TranscriptItem, Turn
 from models.browsing import sessions_page
 from models.spending import everybodys
-from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Call, ModelApi, refuse, reply, rule, script
 from workers.loop import Job, StoppedError
 from workers.opening import open_next

@@ -37,9 +37,8 @@ from models.budgets import TASK
 from models.dead_letters import revive
 from models.spending import usage_in_total
 from models.tasks import database_now
-from tests.integration.conftest import MakeFleet
 from tests.support.database_contents import everything, grow_older
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import ModelApi, rule, script
 from workers.retention import Pruned, Pruning, Terms
 

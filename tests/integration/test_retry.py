@@ -17,8 +17,7 @@ from adapters.tool_port import Tool, ToolContext
 from models import MessageIn, MessagingGroup, Session, Step, User, UserDm, UserRole
 from models.base import new_id, now
 from models.dead_letters import revive
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.opening import open_next
 
 pytestmark = pytest.mark.both_databases

@@ -17,12 +17,11 @@ from adapters.registry import AnyProvider, Drivers, Registry
 from models import MessageIn, Step, TranscriptItem
 from models.dead_letters import revive
 from models.series import Series
-from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api, retry_now
 from tests.support.cards import appoint
 from tests.support.directive_provider import Diarist
 from tests.support.due_tasks import due_task, lose_worker, script_steps
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import ModelApi, refuse, rule, script
 from tests.support.servers import private_folder
 from workers import scripts

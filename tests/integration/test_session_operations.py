@@ -15,8 +15,7 @@ from sqlalchemy import update
 from adapters.events import TurnEnded
 from models import Approval, Audit, PendingQuestion, Reservation, Session
 from models.inbox import complete_messages
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.programs import living
 from tests.support.servers import private_folder, wait_until
 from workers import ending

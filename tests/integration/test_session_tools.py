@@ -14,7 +14,6 @@ from models import AgentGroup, MessageIn, Session
 from models.base import new_id, now
 from models.conversation import history
 from models.lookup import short
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_task_tools import (
     WATER,
     YEARLY,
@@ -27,7 +26,7 @@ from tests.integration.test_task_tools import (
     teach,
     tool_registry,
 )
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Call as ModelCall
 from tests.support.model_api import ModelApi, reply, rule, script
 from workers import ending

@@ -15,10 +15,9 @@ from models.base import new_id, now
 from models.lookup import short
 from models.turns import count_steps, finish_step
 from models.upsert import insert_ignoring
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_task_tools import YEARLY, answer_to, scheduled, teach, tool_registry
 from tests.support.fake_platform import hear, make, wire
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.actions.caller import Caller, Performed
 from workers.actions.steering import MAX_AT_ONCE, steer
 from workers.actions.table import IN_A_REPLAY

@@ -11,8 +11,7 @@ from models import MessageIn, Process, Round, Session, Turn
 from models.base import new_id, now
 from scheduler import ringing
 from scheduler.ringing import UNATTENDED
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet, HeldBells, fleet_settings
+from tests.support.fleet import Fleet, HeldBells, MakeFleet, fleet_settings
 from tests.support.task_runs import add_run, add_session, clock
 from workers import app
 from workers.runtime import Node, Runtime

@@ -17,8 +17,7 @@ from adapters.events import AnyEvent, ControlChanged, Envelope, Progress, Screen
 from adapters.providers.cli.terminal.provider import TerminalProvider
 from adapters.registry import Drivers, Registry
 from gateway.cli.attach import LEAVE
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.events import Follower, redis_client
 from workers.nudges import control_channel
 from workers.takeover import Control, Keys, Show, Wish

@@ -17,9 +17,8 @@ from models import AgentGroup, MessageIn, Series, Session, Step
 from models.base import now
 from models.lookup import short
 from scheduler.words import when
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_retry import ForgetfulProvider
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers import turn
 from workers.opening import OpenedTurn, open_next
 from workers.timetable.making import MAX_TASKS

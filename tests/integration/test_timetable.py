@@ -18,8 +18,7 @@ from models.lookup import short
 from models.series import DEFAULT_TERMS, Series
 from models.tasks import write_next
 from scheduler.recurrence import jittered, next_after
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.task_runs import add_run, add_session, clock, runs_of
 from workers import timetable
 from workers.intake.incoming import parse_incoming

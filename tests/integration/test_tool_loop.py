@@ -14,8 +14,7 @@ from adapters.contracts import ParkedError
 from models import AgentGroup, PendingQuestion, Session, Step, TranscriptItem, Usage, Wiring
 from models.base import now
 from models.groups import ensure_messaging_group
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Call, ModelApi, Think, reply, rule, script, stall
 from workers.bells import CeleryBells
 from workers.consent.questions import give_answer

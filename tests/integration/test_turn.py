@@ -7,8 +7,7 @@ from sqlalchemy import update
 
 from models import MessageIn, Session, Step, TranscriptItem, Usage
 from models.base import now
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 
 pytestmark = pytest.mark.both_databases
 

@@ -12,9 +12,8 @@ from adapters.events import ToolProgress
 from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
 from models import Session
-from tests.integration.conftest import MakeFleet
 from tests.support.boundary_worker import NoArguments
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers import toolbox
 from workers import typing as typing_sign
 

@@ -8,9 +8,8 @@ from sqlalchemy import update
 
 from models import Approval, UserDm
 from models.groups import ensure_messaging_group
-from tests.integration.conftest import MakeFleet
 from tests.support.cards import SCRIPT, Launcher, Platform, appoint, ask, cards_of, press, ring
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.consent.undelivered import card_failed
 
 pytestmark = pytest.mark.parametrize("database_kind", ["sqlite"])

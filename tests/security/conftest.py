@@ -9,9 +9,9 @@ import pytest
 
 from adapters.registry import Drivers
 from adapters.tool_port import Tool
-from tests.integration.conftest import MakeFleet, fleet, make_fleet, make_postgres, spare_databases
 from tests.support.cards import Launcher
-from tests.support.fleet import Fleet
+from tests.support.fixtures import fleet, make_fleet, make_postgres, spare_databases
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 from tests.support.servers import private_folder
 

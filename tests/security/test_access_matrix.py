@@ -20,10 +20,9 @@ from models import AgentGroupMember as Member
 from models.base import Base, new_id, now
 from models.cards import Card, token
 from models.series import Series
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import Caller, make_token
 from tests.support.fake_platform import hear, make, said_to, wire
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to
 from tests.support.task_runs import add_run, clock
 from workers.access import NEEDED, Act, Standing

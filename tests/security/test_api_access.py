@@ -15,9 +15,9 @@ from gateway.http.app import make_app
 from models import Token
 from models.people import AgentGroupMember
 from models.tokens import SCOPES, Scope, hash_secret, revoke_token
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import ALL_SCOPES, Caller, caller, make_token
 from tests.support.api_seeds import seed
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 from workers.events import redis_client
 

@@ -22,9 +22,9 @@ from gateway.http.news import News
 from models import AgentGroup, Approval, Audit, PendingQuestion, Wiring, Workflow
 from models.people import AgentGroupMember
 from models.tokens import SCOPES
-from tests.integration.conftest import MakeFleet
 from tests.support.api_seeds import seed
 from tests.support.console_session import Aboard, come_aboard
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 from workers.events import redis_client
 from workers.provider_states import Lookout

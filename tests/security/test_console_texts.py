@@ -16,8 +16,8 @@ from gateway.console.rendering.texts import marked, spoken
 from models import MessageIn, Session, Turn, Wiring
 from models.people import remember_user
 from models.sign_ins import new_secret
-from tests.integration.conftest import MakeFleet
 from tests.support.console_session import come_aboard
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
 from workers.events import redis_client
 

@@ -12,9 +12,9 @@ from adapters.policy import Policy
 from adapters.registry import Drivers, Registry
 from models import Card, MessageOut, PendingQuestion
 from models.base import new_id
-from tests.integration.conftest import MakeFleet
 from tests.support import fake_platform
 from tests.support.cards import Platform, appoint
+from tests.support.fleet import MakeFleet
 from workers.actions.caller import Caller
 from workers.actions.messages import edit
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from gateway.http import waiting
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import caller
 from tests.support.api_seeds import seed
 from tests.support.console_session import come_aboard
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 
 pytestmark = [pytest.mark.spec("G2", "G3"), pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from models import AgentGroup
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import caller
 from tests.support.console_session import come_aboard, text_of
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 
 pytestmark = [pytest.mark.spec("G2", "G3"), pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import Caller, caller
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 
 pytestmark = [

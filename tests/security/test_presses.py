@@ -10,9 +10,8 @@ from sqlalchemy import delete, update
 
 from models import AgentGroup, AgentGroupMember, Approval, Card, MessageOut, User, UserRole
 from models.base import new_id
-from tests.integration.conftest import MakeFleet
 from tests.support.cards import DENY, SCRIPT, Launcher, Platform, appoint, ask, cards_of, press, ring
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.consent.approvals import decide
 from workers.consent.cards import NOT_OURS
 from workers.consent.requests import hash_of

@@ -14,9 +14,9 @@ from gateway.cli import desk
 from gateway.cli.main import app
 from gateway.doctor import examine
 from models.fleet import note_limited
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import caller
 from tests.support.console_session import come_aboard
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import gateway_to, registry_with
 
 SECRET = "ghp_" + "a1B2" * 9

@@ -16,9 +16,9 @@ from gateway.http import rates
 from gateway.http.rates import Rate, Rates
 from models.errors import DatabaseDownError
 from models.tokens import new_token
-from tests.integration.conftest import MakeFleet
 from tests.support.api_callers import caller
 from tests.support.console_session import come_aboard
+from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 from workers.events import redis_client
 

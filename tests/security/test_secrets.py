@@ -22,9 +22,8 @@ from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
 from models import TranscriptItem
 from models.base import Base
-from tests.integration.conftest import MakeFleet
 from tests.support.api_fleet import model_api
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Call, Think, refuse, reply, rule, script
 from workers.events import ALL, redis_client
 from workers.logs import configure_logs, hide_secrets

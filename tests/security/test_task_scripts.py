@@ -10,10 +10,9 @@ from sqlalchemy import update
 from adapters.markup.splitting import split
 from models import Approval, MessageIn, Series, Session, Step
 from models.base import now
-from tests.integration.conftest import MakeFleet
 from tests.integration.test_group_tools import grant
 from tests.integration.test_task_tools import TOMORROW, Call, answer_to, ask, scheduled, task_id, teach, tool_registry
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 from workers.consent import approvals
 
 pytestmark = pytest.mark.spec("S4", "T3", "C6")

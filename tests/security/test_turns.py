@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from models import Step
-from tests.integration.conftest import MakeFleet
-from tests.support.fleet import Fleet
+from tests.support.fleet import Fleet, MakeFleet
 
 pytestmark = pytest.mark.parametrize("database_kind", ["sqlite"])
 

@@ -1,6 +1,7 @@
 """A fleet in one process, for integration tests: the real runtime, database and Redis, with bells that are answered
 when the test says so. Several fleets on one database are several workers."""
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -153,3 +154,6 @@ class Fleet:
 
     async def execute(self, statement: Any) -> None:
         await self.db.transact(lambda conn: conn.execute(statement))
+
+
+MakeFleet = Callable[..., Awaitable[Fleet]]
