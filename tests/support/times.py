@@ -9,7 +9,7 @@ import json
 import resource
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -48,7 +48,9 @@ class Recorder:
         self._start = spent_so_far()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
         start = spent_so_far()
         try:
             return (yield)
@@ -60,7 +62,7 @@ class Recorder:
             self._write("test", item.nodeid, spent)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+    def pytest_fixture_setup(self, fixturedef: Any) -> Generator[None, object, object]:
         start = spent_so_far()
         try:
             return (yield)
