@@ -25,20 +25,20 @@ def test_time_is_summed_by_level_file_fixture_and_test_the_dearest_first(tmp_pat
         ("fixture", "db", 0.5, 0.5, 0),
         ("test", "tests/unit/test_a.py::test_one", 1, 1, 0),
         ("test", "tests/chaos/test_b.py::test_two", 5, 1, 3),
-        ("test", "tests/chaos/test_b.py::test_three", 5, 1, 0),
+        ("test", "tests/chaos/test_b.py::test_three", 5, 2, 0),
         ("servers", "servers", 1, 0, 2),
-        ("process", "process", 14, 4, 5),
+        ("process", "process", 14, 5, 5),
     )
     lines = report(read_rows(tmp_path), most=2)
     assert lines[:2] == [
-        "3 tests, 9 s of CPU in 1 processes",
+        "3 tests, 10 s of CPU in 1 processes",
         "  of these 3 s outside of tests: imports, collection, the servers of the run",
     ]
     tables = {
         part.split()[0]: [line.split() for line in part.splitlines()[1:]]
         for part in "\n".join(lines[2:]).strip().split("\n\n")
     }
-    assert tables["level"] == [["chaos", "2", "5.0", "2.0", "3.0", "10.0"], ["unit", "1", "1.0", "1.0", "0.0", "1.0"]]
+    assert tables["level"] == [["chaos", "2", "6.0", "3.0", "3.0", "10.0"], ["unit", "1", "1.0", "1.0", "0.0", "1.0"]]
     assert [row[0] for row in tables["file"]] == ["tests/chaos/test_b.py", "tests/unit/test_a.py"]
     assert [row[:2] for row in tables["fixture"]] == [["db", "1"]]
     assert [row[0].split("::")[1] for row in tables["test"]] == ["test_two", "test_three"]
