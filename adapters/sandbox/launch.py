@@ -23,6 +23,7 @@ TERMINAL_BYTES = 1 << 16
 OPEN_FILES = 4096
 CANNOT_LIMIT = 125
 FIRST_PORT = 8701
+SETPRIV = "/usr/bin/setpriv"
 
 # dash and busybox say -p where bash says -u, and each refuses the other's: a subshell finds out which it is. dash ends
 # at once when a limit cannot be set; for others there is the `||`. -f counts 512 bytes in any sh. -d is what a process
@@ -161,7 +162,12 @@ async def spawn(
 ) -> tuple[asyncio.SubprocessTransport, Pipes]:
     """A child in a session of its own (a Ctrl-C at the worker's terminal is the worker's), as another user if `uid` is
     given. Raises SandboxError if there is no such program or the command line is too long."""
-    options: dict[str, Any] = {} if uid is None else {"user": uid, "group": uid, "extra_groups": []}
+    options: dict[str, Any] = {}
+    if uid is not None and os.access(SETPRIV, os.X_OK):
+        # Python copies a process whole before it changes the user: 30 ms for one of 600 MB, where this takes 2.
+        argv = [SETPRIV, f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--", *argv]
+    elif uid is not None:
+        options = {"user": uid, "group": uid, "extra_groups": []}
     if terminal is not None:
         options |= {"stdin": terminal.theirs, "stdout": terminal.theirs, "stderr": terminal.theirs}
     try:
