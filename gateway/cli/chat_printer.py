@@ -6,11 +6,8 @@ from rich.text import Text
 from adapters.errors import ErrorClass
 from adapters.events import (
     ApprovalRequested,
-    DeliveryChanged,
-    DiffAvailable,
     Envelope,
     Failed,
-    FilesTouched,
     MessagesJoined,
     QuestionAsked,
     ToolCall,
@@ -37,7 +34,6 @@ class ChatPrinter(EventPrinter):
         self._clock = ""  # how long it has taken, as it stands there
         self._parked = False
         self._approval = False  # what it waits for is one
-        self._asides: list[str] = []  # came while a line was being written: they stand after it
 
     def show(self, item: Envelope, agent: str = "") -> None:
         match item.event:
@@ -61,9 +57,6 @@ class ChatPrinter(EventPrinter):
             case ApprovalRequested():
                 self._approval = True
                 super().show(item, agent)
-            case DeliveryChanged() | FilesTouched() | DiffAvailable() if self._tool or self._writing:
-                if (line := self._line(item)) is not None:
-                    self._asides.append(line)
             case TurnEnded(status=status):
                 self._break()
                 super().show(item, agent)
@@ -124,6 +117,9 @@ class ChatPrinter(EventPrinter):
             case _:
                 return super()._line(item)
 
+    def _is_line_open(self) -> bool:
+        return self._tool is not None or super()._is_line_open()
+
     def _tick(self, clock: str) -> None:
         """A terminal shows the time go by in one place, a pipe when it was looked at."""
         if self._console.is_terminal:
@@ -143,6 +139,3 @@ class ChatPrinter(EventPrinter):
             self._tool = None
             self._console.print()
         super()._break()
-        asides, self._asides = self._asides, []
-        for line in asides:
-            self._print(line)

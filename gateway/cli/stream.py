@@ -52,6 +52,8 @@ class EventPrinter:
         self._asked: set[str | None] = set()  # turns whose question or wish stands there
         self._thoughts: dict[str | None, str] = {}
         self._written: dict[str | None, str] = {}  # what of each turn stands there, as its pieces came
+        self._line_text = ""  # of it, what stands on the current line
+        self._asides: list[str] = []  # lines of what others told meanwhile: they stand after it
 
     def show(self, item: Envelope, agent: str = "") -> None:
         self._agent = agent
@@ -68,8 +70,11 @@ class EventPrinter:
             # Where many write at once, whole texts are shown instead of their pieces.
             if not self._prefix:
                 self._delta(item, item.event.text)
-        elif isinstance(item.event, Message) and self._is_writing(item):
-            self._break()
+        elif isinstance(item.event, Message | Result) and self._is_writing(item):
+            self._finish_text(item, item.event.text)
+        elif isinstance(item.event, DeliveryChanged | FilesTouched | DiffAvailable) and self._is_line_open():
+            if (line := self._line(item)) is not None:
+                self._asides.append(self._head(item) + line)
         elif (line := self._line(item)) is not None:
             self._break()
             self._print(self._head(item) + line)
@@ -105,6 +110,15 @@ class EventPrinter:
         self._write(visible(text), "dim italic" if thought else "")
         if not thought:
             self._written[item.turn] = self._written.get(item.turn, "") + text
+            self._line_text += text
+
+    def _finish_text(self, item: Envelope, whole: str) -> None:
+        """The whole text follows its pieces. A reader who has fallen behind is not shown all of them."""
+        if whole.startswith(self._line_text):
+            self._delta(item, whole[len(self._line_text) :])
+        self._break()
+        if (line := self._line(item)) is not None:
+            self._print(self._head(item) + line)
 
     def _write(self, text: str, style: str) -> None:
         """In a terminal, broken between words; a pipe gets the text as it is."""
@@ -117,9 +131,12 @@ class EventPrinter:
     def _is_writing(self, item: Envelope) -> bool:
         return self._writing == (item.turn, False)
 
+    def _is_line_open(self) -> bool:
+        return self._writing is not None
+
     def _was_written(self, item: Envelope, text: str) -> bool:
         """Results come with the turn's end, after whatever else there was to tell."""
-        return self._is_writing(item) or text.strip() in self._written.get(item.turn, "")
+        return text.strip() in self._written.get(item.turn, "")
 
     def _line(self, item: Envelope) -> str | None:
         match item.event:
@@ -204,3 +221,7 @@ class EventPrinter:
         if self._writing is not None:
             self._console.print()
             self._writing = None
+        self._line_text = ""
+        asides, self._asides = self._asides, []
+        for line in asides:
+            self._print(line)

@@ -149,6 +149,29 @@ def test_a_result_that_was_seen_being_written_is_not_shown_again_at_the_end() ->
 
 
 @pytest.mark.spec("G4")
+@pytest.mark.parametrize("whole", [Message(text="13 tide.txt"), Result(text="13 tide.txt")])
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param(("13 ",), id="the end missed"),
+        pytest.param(("13 ", ".txt"), id="the middle missed"),
+        pytest.param(("tide", ".txt"), id="the beginning missed"),
+    ],
+)
+def test_a_reader_who_misses_pieces_of_a_text_has_it_in_the_end(whole: AnyEvent, pieces: tuple[str, ...]) -> None:
+    screen = Screen().show(*(TextDelta(text=piece) for piece in pieces), whole)
+    assert screen.close().count("│ 13 tide.txt\n") == 1
+
+
+@pytest.mark.spec("G4")
+def test_what_others_tell_while_a_text_is_written_stands_after_it() -> None:
+    """Deliveries and changed files are told by others than the one who writes."""
+    sent = DeliveryChanged(message=2, status="delivered", channel="local", files=("page.txt",))
+    screen = Screen().show(TextDelta(text="13 "), FilesTouched(paths=("tide.txt",)), sent, TextDelta(text="tide.txt"))
+    assert screen.show(Message(text="13 tide.txt")).close() == "│ 13 tide.txt\n✎ tide.txt\n✉ page.txt\n"
+
+
+@pytest.mark.spec("G4")
 def test_a_tool_in_the_middle_of_a_text_gets_a_line_of_its_own() -> None:
     screen = Screen().show(TextDelta(text="let me see"), ToolCall(id="1", name="clock"), TextDelta(text="it is nine"))
     assert [line.rstrip() for line in screen.close().splitlines()] == ["│ let me see", "⚙ clock", "│ it is nine"]
