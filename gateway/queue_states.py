@@ -64,7 +64,7 @@ class Lists:
     are looked for only now and then."""
 
     def __init__(self, client: redis.asyncio.Redis, names: Sequence[str]) -> None:
-        self._client, self._names = client, names
+        self._client, self.names = client, names
         self._strays: list[Look] = []
         self._looked = float("-inf")
 
@@ -72,7 +72,7 @@ class Lists:
         """None: the broker does not answer."""
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                ours = await waiting(self._client, self._names)
+                ours = await waiting(self._client, self.names)
         except (RedisError, OSError, TimeoutError):
             return None
         return [*ours, *await self._stray_ones()]
@@ -82,7 +82,7 @@ class Lists:
             self._looked = time.monotonic()
             try:
                 async with asyncio.timeout(PATIENCE_SECONDS):
-                    self._strays = [one for one in await look(self._client, self._names) if not one.is_ours]
+                    self._strays = [one for one in await look(self._client, self.names) if not one.is_ours]
             except (RedisError, OSError, TimeoutError):
                 self._strays = []
         return self._strays

@@ -38,7 +38,7 @@ def gateway(
     """Run the HTTP gateway: console, API, web chat and platforms' webhooks. On an address that others can reach it does
     not start before there is a token."""
     # Imported here: most commands do without, and it takes a while.
-    from gateway.http.app import make_app
+    from gateway.http.app import Gateway
     from gateway.http.serving import listen_on, serve
 
     try:
@@ -54,7 +54,7 @@ def gateway(
             )
         receiving = [channel for channel, driver in outpost.registry.channels.working.items() if driver.receives]
         log.info("gateway.listens", host=host, port=listener.getsockname()[1], channels=receiving)
-        await serve(make_app(outpost, outpost.redis), listener)
+        await serve(Gateway(outpost, outpost.redis), listener)
 
     with listener:
         _run_process(name, "gateway", work)

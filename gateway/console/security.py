@@ -5,7 +5,6 @@ from a page that is not ours. The token against forged requests is proved in `vi
 
 import hashlib
 import hmac
-from collections.abc import Awaitable, Callable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -62,20 +61,16 @@ class Shield:
         await self._app(scope, receive, shielded)
 
 
-def from_our_pages(public_url: str) -> Callable[[Request], Awaitable[None]]:
+async def from_our_pages(request: Request) -> None:
     """For every route: what changes something comes from a page of this address, or of the one that people know us by.
     Browsers say where a form is from, and pages cannot make them lie."""
-    public = urlsplit(public_url).netloc
-
-    async def check(request: Request) -> None:
-        if request.method in SAFE_METHODS:
-            return
-        site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
-        ours = {request.headers.get("host"), public} - {None, ""}
-        if site not in (None, "same-origin") or origin is None or urlsplit(origin).netloc not in ours:
-            raise HTTPException(403, "nothing was done: this came from another page; do it from the console itself")
-
-    return check
+    if request.method in SAFE_METHODS:
+        return
+    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    public = urlsplit(request.state.house.settings.public_url).netloc
+    ours = {request.headers.get("host"), public} - {None, ""}
+    if site not in (None, "same-origin") or origin is None or urlsplit(origin).netloc not in ours:
+        raise HTTPException(403, "nothing was done: this came from another page; do it from the console itself")
 
 
 def csrf_token(browser_secret: str) -> str:

@@ -39,18 +39,16 @@ def address_of(name: str) -> str:
     return f"/console/static/{name}?v={static_files()[name].mark}"
 
 
-def static_routes() -> APIRouter:
-    router = APIRouter()
+router = APIRouter()
 
-    @router.get("/static/{name:path}")
-    async def static_file(name: str, request: Request, v: str = "") -> Response:
-        found = static_files().get(name)
-        if found is None:
-            raise HTTPException(404, "there is no such file")
-        kept = f"public, max-age={_YEAR}, immutable" if v == found.mark else "no-cache"
-        headers = {"ETag": f'"{found.mark}"', "Cache-Control": kept}
-        if request.headers.get("if-none-match") == headers["ETag"]:
-            return Response(status_code=304, headers=headers)
-        return Response(found.body, media_type=found.media_type, headers=headers)
 
-    return router
+@router.get("/static/{name:path}")
+async def static_file(name: str, request: Request, v: str = "") -> Response:
+    found = static_files().get(name)
+    if found is None:
+        raise HTTPException(404, "there is no such file")
+    kept = f"public, max-age={_YEAR}, immutable" if v == found.mark else "no-cache"
+    headers = {"ETag": f'"{found.mark}"', "Cache-Control": kept}
+    if request.headers.get("if-none-match") == headers["ETag"]:
+        return Response(status_code=304, headers=headers)
+    return Response(found.body, media_type=found.media_type, headers=headers)

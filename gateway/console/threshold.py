@@ -19,9 +19,8 @@ _CLOSE: Final = {"Connection": "close"}  # the rest is on its way: nobody wants 
 class Threshold:
     """Asks for the sign-in at the first byte too many; ordinary forms are not asked for it twice."""
 
-    def __init__(self, app: ASGIApp, db: Database) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._db = db
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         size = 0
@@ -32,7 +31,7 @@ class Threshold:
             message = await receive()
             size += len(message.get("body", b""))
             if size > MAX_BYTES and not is_known:
-                is_known = await self._is_known(scope)
+                is_known = await _is_signed_in(HTTPConnection(scope))
                 if not is_known:
                     text = f"sign in first: of others at most {MAX_BYTES} bytes are read"
                     raise HTTPException(413, text, _CLOSE)
@@ -40,6 +39,8 @@ class Threshold:
 
         await self._app(scope, bounded, send)
 
-    async def _is_known(self, scope: Scope) -> bool:
-        secret = HTTPConnection(scope).cookies.get(COOKIE, "")
-        return bool(secret) and await self._db.read(lambda conn: find_visitor(conn, secret)) is not None
+
+async def _is_signed_in(connection: HTTPConnection) -> bool:
+    db: Database = connection.state.house.db
+    secret = connection.cookies.get(COOKIE, "")
+    return bool(secret) and await db.read(lambda conn: find_visitor(conn, secret)) is not None

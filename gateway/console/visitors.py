@@ -10,11 +10,11 @@ from typing import Annotated, Any, Final, Literal
 from fastapi import Depends, HTTPException, Request
 
 from gateway.console.security import COOKIE, CSRF_FIELD, CSRF_HEADER, SAFE_METHODS, csrf_token
+from models.database import Database
 from models.sign_ins import Visitor, find_visitor
 from models.tokens import SCOPES, Scope
 from models.web_chats import WEB
 from workers.access import Reach, reach_of
-from workers.house import House
 
 THEME_COOKIE: Final = "longshore_theme"
 _THEMES: Final = ("light", "dark")
@@ -55,45 +55,38 @@ class Guest:
         return scope in self.visitor.scopes
 
 
-class Visitors:
-    """Made once per console. `needs("read")` is what a page asks for its guest with."""
+async def _guest(request: Request) -> Guest:
+    db: Database = request.state.house.db
+    secret = request.cookies.get(COOKIE, "")
+    found = await db.read(lambda conn: find_visitor(conn, secret)) if secret else None
+    if found is None:
+        raise SignedOutError
+    request.state.is_known = True  # for `gateway.http.rates`
+    reach = await db.read(lambda conn: reach_of(conn, found.user_id))
+    guest = Guest(found, reach, csrf_token(secret), theme_of(request), request.url.path)
+    request.state.guest = guest
+    if request.method not in SAFE_METHODS and not hmac.compare_digest(await _token(request), guest.csrf.encode()):
+        raise HTTPException(403, _FORGED)
+    return guest
 
-    def __init__(self, house: House) -> None:
-        self._house = house
 
-    def needs(self, scope: Scope, sees: Sight = "own") -> Any:
-        """A dependency of routes. `sees`: `some`, that they are admin of an agent at least; `all`, of everything."""
+SIGNED_IN: Final = Depends(_guest)  # a dependency of routes: whoever is signed in
 
-        async def guest(request: Request, found: Annotated[Guest, Depends(self._guest)]) -> Guest:
-            if not found.can(scope):
-                raise HTTPException(
-                    403, f"your sign-in is not for that: it lacks the scope {scope!r} ({SCOPES[scope]})"
-                )
-            if sees == "all" and found.sees != "all":
-                raise HTTPException(403, "this is for owners and global admins")
-            if sees == "some" and found.sees == "own":
-                raise HTTPException(403, "this is for owners and admins; yours are your chat and your questions")
-            return found
 
-        return Depends(guest)
+def needs(scope: Scope, sees: Sight = "own") -> Any:
+    """A dependency of routes: a guest whose sign-in has the scope. `sees`: `some`, that they are admin of an agent at
+    least; `all`, of everything."""
 
-    @property
-    def anybody(self) -> Any:
-        """A dependency of routes: whoever is signed in."""
-        return Depends(self._guest)
+    async def guest(found: Annotated[Guest, SIGNED_IN]) -> Guest:
+        if not found.can(scope):
+            raise HTTPException(403, f"your sign-in is not for that: it lacks the scope {scope!r} ({SCOPES[scope]})")
+        if sees == "all" and found.sees != "all":
+            raise HTTPException(403, "this is for owners and global admins")
+        if sees == "some" and found.sees == "own":
+            raise HTTPException(403, "this is for owners and admins; yours are your chat and your questions")
+        return found
 
-    async def _guest(self, request: Request) -> Guest:
-        secret = request.cookies.get(COOKIE, "")
-        found = await self._house.db.read(lambda conn: find_visitor(conn, secret)) if secret else None
-        if found is None:
-            raise SignedOutError
-        request.state.is_known = True  # for `gateway.http.rates`
-        reach = await self._house.db.read(lambda conn: reach_of(conn, found.user_id))
-        guest = Guest(found, reach, csrf_token(secret), theme_of(request), request.url.path)
-        request.state.guest = guest
-        if request.method not in SAFE_METHODS and not hmac.compare_digest(await _token(request), guest.csrf.encode()):
-            raise HTTPException(403, _FORGED)
-        return guest
+    return Depends(guest)
 
 
 def theme_of(request: Request) -> str | None:

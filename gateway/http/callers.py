@@ -54,53 +54,56 @@ def _lacks(scope: str) -> HTTPException:
     return HTTPException(403, f"{text} --scope {scope}")
 
 
+def needs(scope: Scope, *, often: bool = False) -> Any:
+    """A dependency of routes, shown in the OpenAPI document: who calls, or 401; 403 if the token lacks the scope.
+    `often`: a token is believed for a second, and so one that was revoked works for so long."""
+    return Security(_frequent_caller if often else _caller, scopes=[scope])
+
+
+_Given = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]
+
+
+async def _caller(request: Request, wanted: SecurityScopes, given: _Given) -> Caller:
+    token = given.credentials.strip() if given is not None else ""
+    return _let_in(request, wanted, token, await request.state.door.bearer_of(token))
+
+
+async def _frequent_caller(request: Request, wanted: SecurityScopes, given: _Given) -> Caller:
+    token = given.credentials.strip() if given is not None else ""
+    return _let_in(request, wanted, token, await request.state.door.believed_bearer_of(token))
+
+
+def _let_in(request: Request, wanted: SecurityScopes, token: str, bearer: Bearer | None) -> Caller:
+    if bearer is None:
+        text = "a valid token is needed (Authorization: Bearer ...); make one: longshore token add NAME"
+        raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
+    request.state.is_known = True  # for `rates.py`
+    if missing := [scope for scope in wanted.scopes if scope not in bearer.scopes]:
+        raise _lacks(missing[0])
+    return Caller(bearer.user_id, token, bearer.scopes)
+
+
 class Doorkeeper:
-    """Made once per app. `needs("read")` is what a route asks for its caller with."""
+    """Made once per gateway: looks up tokens, and what their users may look at."""
 
     def __init__(self, house: House) -> None:
         self._house = house
         self._trust = Trust[Bearer]()
 
-    def needs(self, scope: Scope, *, often: bool = False) -> Any:
-        """A dependency of routes, shown in the OpenAPI document: who calls, or 401; 403 if the token lacks the
-        scope. `often`: a token is believed for a second, and so one that was revoked works for so long."""
-        return Security(self._frequent_caller if often else self._caller, scopes=[scope])
+    async def bearer_of(self, token: str) -> Bearer | None:
+        return await self._house.db.read(lambda conn: find_bearer(conn, token)) if token else None
 
-    async def _caller(
-        self,
-        request: Request,
-        wanted: SecurityScopes,
-        given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
-    ) -> Caller:
-        token = given.credentials.strip() if given is not None else ""
-        bearer = await self._house.db.read(lambda conn: find_bearer(conn, token)) if token else None
-        return self._let_in(request, wanted, token, bearer)
-
-    async def _frequent_caller(
-        self,
-        request: Request,
-        wanted: SecurityScopes,
-        given: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)],
-    ) -> Caller:
-        token = given.credentials.strip() if given is not None else ""
+    async def believed_bearer_of(self, token: str) -> Bearer | None:
+        """As it was found within the last second."""
         bearer = self._trust.get(token)
         if bearer is None and token:
             asked = time.monotonic()
-            bearer = await self._house.db.read(lambda conn: find_bearer(conn, token))
+            bearer = await self.bearer_of(token)
             if bearer is None:
                 self._trust.forget(token)
             else:
                 self._trust.put(token, bearer, asked)
-        return self._let_in(request, wanted, token, bearer)
-
-    def _let_in(self, request: Request, wanted: SecurityScopes, token: str, bearer: Bearer | None) -> Caller:
-        if bearer is None:
-            text = "a valid token is needed (Authorization: Bearer ...); make one: longshore token add NAME"
-            raise HTTPException(401, text, {"WWW-Authenticate": "Bearer"})
-        request.state.is_known = True  # for `rates.py`
-        if missing := [scope for scope in wanted.scopes if scope not in bearer.scopes]:
-            raise _lacks(missing[0])
-        return Caller(bearer.user_id, token, bearer.scopes)
+        return bearer
 
     async def reach(self, caller: Caller) -> Reach:
         """What they may look at."""

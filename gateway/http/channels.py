@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from adapters.channel_port import Channel, InboundRequest, Received
 from adapters.errors import AdapterError, MalformedError, SignatureError
-from gateway.http.news import News
+from gateway.http.dependencies import HouseDep, NewsDep
 from gateway.http.waiting import answer, asked_to_wait
 from workers.house import House
 from workers.intake.doors import TakenIn, take_in
@@ -20,23 +20,21 @@ from workers.intake.doors import TakenIn, take_in
 log = structlog.get_logger()
 
 
-def channel_routes(house: House, news: News) -> APIRouter:
-    router = APIRouter()
+router = APIRouter()
 
-    @router.post("/channels/{channel_type}")
-    async def receive(channel_type: str, request: Request) -> Response:
-        channel = _channel(house, channel_type)
-        received = _read(channel, InboundRequest(_headers(request), await request.body()))
-        taken = await take_in(house, channel, received)
-        if received.answer is not None:
-            return Response(received.answer.body, media_type=received.answer.media_type)
-        if channel.capabilities.explains and taken.refused:
-            raise HTTPException(422, taken.refused[0].reason)
-        if channel.capabilities.explains and len(taken.accepted) == 1:
-            return await answer(house.db, news, taken.accepted[0], asked_to_wait(request.headers.get("prefer")))
-        return JSONResponse(_summary(taken))
 
-    return router
+@router.post("/channels/{channel_type}")
+async def receive(house: HouseDep, news: NewsDep, channel_type: str, request: Request) -> Response:
+    channel = _channel(house, channel_type)
+    received = _read(channel, InboundRequest(_headers(request), await request.body()))
+    taken = await take_in(house, channel, received)
+    if received.answer is not None:
+        return Response(received.answer.body, media_type=received.answer.media_type)
+    if channel.capabilities.explains and taken.refused:
+        raise HTTPException(422, taken.refused[0].reason)
+    if channel.capabilities.explains and len(taken.accepted) == 1:
+        return await answer(house.db, news, taken.accepted[0], asked_to_wait(request.headers.get("prefer")))
+    return JSONResponse(_summary(taken))
 
 
 def _channel(house: House, name: str) -> Channel:

@@ -10,8 +10,10 @@ from contextlib import contextmanager
 from typing import Final
 
 import uvicorn
-from fastapi import FastAPI
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from gateway.http.app import Gateway
 
 # What is being answered has so long when the process is told to stop; whoever waits for an agent is let go at once.
 GRACE_SECONDS: Final = 10
@@ -20,13 +22,13 @@ HEAD_SECONDS: Final = 20.0  # for the head of a request, and for what is still c
 IDLE_SECONDS: Final = 5  # between two requests of one connection
 
 
-async def serve(app: FastAPI, listener: socket.socket) -> None:
+async def serve(app: Gateway, listener: socket.socket) -> None:
     """Until SIGTERM or SIGINT."""
     server = make_server(app)
 
     def stop() -> None:
         server.should_exit = True
-        app.state.news.close()
+        app.close()
 
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGINT, signal.SIGTERM):
@@ -37,7 +39,7 @@ async def serve(app: FastAPI, listener: socket.socket) -> None:
     await server.serve([listener])
 
 
-def make_server(app: FastAPI) -> uvicorn.Server:
+def make_server(app: ASGIApp) -> uvicorn.Server:
     return _Server(
         uvicorn.Config(
             app,

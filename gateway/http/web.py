@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.channel_port import ButtonPress, InboundMessage, Received
 from adapters.channels.local import RECEIVED
-from gateway.http.api.streams import Streams
-from gateway.http.callers import NO_SUCH_CHAT, Caller, Doorkeeper, Room, is_somebody_elses, room_of
+from gateway.http.callers import NO_SUCH_CHAT, Caller, Room, is_somebody_elses, needs, room_of
+from gateway.http.dependencies import HouseDep, NewsDep, StreamsDep
 from gateway.http.news import News
 from gateway.http.web_messages import show, show_work
 from models.base import AnyRow, new_id
@@ -46,87 +46,100 @@ class Pressed(BaseModel):
     chat: str | None = Field(None, max_length=255, pattern=_PRINTABLE)  # where the button is; else the own direct chat
 
 
-def web_routes(house: House, news: News, door: Doorkeeper, streams: Streams) -> APIRouter:
-    router = APIRouter(prefix="/web")
-    known = door.needs("send")
-    channel = house.registry.channels.get(WEB)
+router = APIRouter(prefix="/web")
+KNOWN = needs("send")
 
-    async def stream(caller: Annotated[Caller, known]) -> AsyncIterator[None]:
-        with streams.one_more(caller.user_id):
-            yield
 
-    async def room(chat: Chat, caller: Annotated[Caller, known]) -> Room:
-        found = await house.db.read(lambda conn: room_of(conn, caller, chat))
-        if found is None:
-            raise HTTPException(404, NO_SUCH_CHAT)
-        return found
+async def stream(streams: StreamsDep, caller: Annotated[Caller, KNOWN]) -> AsyncIterator[None]:
+    with streams.one_more(caller.user_id):
+        yield
 
-    async def their_own(caller: Caller, chat: str) -> None:
-        if await house.db.read(lambda conn: is_somebody_elses(conn, caller, chat)):
-            raise HTTPException(404, NO_SUCH_CHAT)
 
-    @router.post("/presses")
-    async def press(pressed: Pressed, caller: Annotated[Caller, known]) -> JSONResponse:
-        chat = pressed.chat or caller.name
-        await their_own(caller, chat)
-        button = ButtonPress(pressed.token, chat, caller.name, caller.name)
-        [told] = (await take_in(house, channel, Received(presses=(button,)), may_decide=caller.may_decide)).told
-        if told == NARROW:
-            raise HTTPException(403, told)
-        return JSONResponse({"text": told})
+async def room(house: HouseDep, chat: Chat, caller: Annotated[Caller, KNOWN]) -> Room:
+    found = await house.db.read(lambda conn: room_of(conn, caller, chat))
+    if found is None:
+        raise HTTPException(404, NO_SUCH_CHAT)
+    return found
 
-    @router.post("/{chat}/messages")
-    async def say(chat: Chat, said: Said, caller: Annotated[Caller, known]) -> JSONResponse:
-        await their_own(caller, chat)
-        message = InboundMessage(
-            platform_id=chat,
-            # Others in the chat may count theirs the same way.
-            platform_message_id=f"{caller.name}:{said.id or new_id()}",
-            content={"text": said.text},
-            thread_id=said.thread,
-            sender_id=caller.name,
-            sender_name=caller.name,
-            is_direct=chat == caller.name,
+
+async def their_own(house: House, caller: Caller, chat: str) -> None:
+    if await house.db.read(lambda conn: is_somebody_elses(conn, caller, chat)):
+        raise HTTPException(404, NO_SUCH_CHAT)
+
+
+@router.post("/presses")
+async def press(house: HouseDep, pressed: Pressed, caller: Annotated[Caller, KNOWN]) -> JSONResponse:
+    chat = pressed.chat or caller.name
+    await their_own(house, caller, chat)
+    button = ButtonPress(pressed.token, chat, caller.name, caller.name)
+    [told] = (
+        await take_in(
+            house, house.registry.channels.get(WEB), Received(presses=(button,)), may_decide=caller.may_decide
         )
-        [outcome] = (await take_in(house, channel, Received((message,)), may_decide=caller.may_decide)).outcomes
-        if outcome.accepted is None:
-            raise HTTPException(403, outcome.reason)
-        news.stir(_OF_WEB)  # this may have begun a session, whose events nobody follows yet
-        return JSONResponse(outcome.accepted.public(), 202)
+    ).told
+    if told == NARROW:
+        raise HTTPException(403, told)
+    return JSONResponse({"text": told})
 
-    @router.get("/{chat}/messages")
-    async def read(
-        room: Annotated[Room, Depends(room)], after: Annotated[str | None, Query(max_length=60)] = None
-    ) -> JSONResponse:
-        cursor = _cursor(after)
-        shown = await house.db.read(lambda conn: _look(conn, room, cursor))
-        return JSONResponse({"messages": shown, "next": shown[-1]["cursor"] if shown else after})
 
-    @router.get("/{chat}/events", response_class=EventSourceResponse, dependencies=[Depends(stream)])
-    async def follow(
-        room: Annotated[Room, Depends(room)],
-        caller: Annotated[Caller, known],
-        after: Annotated[str | None, Query(max_length=60)] = None,
-        last_event_id: Annotated[str | None, Header(max_length=60)] = None,
-    ) -> AsyncIterator[ServerSentEvent]:
-        async for event in _events(house, news, caller, room.chat, _cursor(last_event_id or after)):
-            yield event
+@router.post("/{chat}/messages")
+async def say(house: HouseDep, news: NewsDep, chat: Chat, said: Said, caller: Annotated[Caller, KNOWN]) -> JSONResponse:
+    await their_own(house, caller, chat)
+    message = InboundMessage(
+        platform_id=chat,
+        # Others in the chat may count theirs the same way.
+        platform_message_id=f"{caller.name}:{said.id or new_id()}",
+        content={"text": said.text},
+        thread_id=said.thread,
+        sender_id=caller.name,
+        sender_name=caller.name,
+        is_direct=chat == caller.name,
+    )
+    [outcome] = (
+        await take_in(house, house.registry.channels.get(WEB), Received((message,)), may_decide=caller.may_decide)
+    ).outcomes
+    if outcome.accepted is None:
+        raise HTTPException(403, outcome.reason)
+    news.stir(_OF_WEB)  # this may have begun a session, whose events nobody follows yet
+    return JSONResponse(outcome.accepted.public(), 202)
 
-    @router.get("/{chat}/files/{message_id}/{number}")
-    async def file(
-        room: Annotated[Room, Depends(room)],
-        message_id: Annotated[str, InPath(max_length=36, pattern=_PRINTABLE)],
-        number: Annotated[int, InPath(ge=0, lt=1000)],
-    ) -> FileResponse:
-        row = await house.db.read(lambda conn: find_said(conn, room.chat, room.agent_groups, message_id))
-        path = kept_file(house, row, number)
-        if path is None:
-            raise HTTPException(404, "there is no such file here")
-        # To be saved and not to be shown: an agent's HTML must not act as this page.
-        headers = {"X-Content-Type-Options": "nosniff"}
-        return FileResponse(path, media_type="application/octet-stream", filename=path.name, headers=headers)
 
-    return router
+@router.get("/{chat}/messages")
+async def read(
+    house: HouseDep, room: Annotated[Room, Depends(room)], after: Annotated[str | None, Query(max_length=60)] = None
+) -> JSONResponse:
+    cursor = _cursor(after)
+    shown = await house.db.read(lambda conn: _look(conn, room, cursor))
+    return JSONResponse({"messages": shown, "next": shown[-1]["cursor"] if shown else after})
+
+
+@router.get("/{chat}/events", response_class=EventSourceResponse, dependencies=[Depends(stream)])
+async def follow(
+    house: HouseDep,
+    news: NewsDep,
+    room: Annotated[Room, Depends(room)],
+    caller: Annotated[Caller, KNOWN],
+    after: Annotated[str | None, Query(max_length=60)] = None,
+    last_event_id: Annotated[str | None, Header(max_length=60)] = None,
+) -> AsyncIterator[ServerSentEvent]:
+    async for event in _events(house, news, caller, room.chat, _cursor(last_event_id or after)):
+        yield event
+
+
+@router.get("/{chat}/files/{message_id}/{number}")
+async def file(
+    house: HouseDep,
+    room: Annotated[Room, Depends(room)],
+    message_id: Annotated[str, InPath(max_length=36, pattern=_PRINTABLE)],
+    number: Annotated[int, InPath(ge=0, lt=1000)],
+) -> FileResponse:
+    row = await house.db.read(lambda conn: find_said(conn, room.chat, room.agent_groups, message_id))
+    path = kept_file(house, row, number)
+    if path is None:
+        raise HTTPException(404, "there is no such file here")
+    # To be saved and not to be shown: an agent's HTML must not act as this page.
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return FileResponse(path, media_type="application/octet-stream", filename=path.name, headers=headers)
 
 
 async def _events(

@@ -15,12 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.registry import Drivers
 from gateway.console.app import PAGES
-from gateway.console.console import Console
 from gateway.console.security import COOKIE, CSRF_FIELD
 from gateway.console.static_files import address_of, static_files
-from gateway.console.visitors import Visitors
-from gateway.http.api.streams import Streams
-from gateway.http.news import News
 from models import AgentGroup, Audit, MessageIn, Usage, Wiring
 from models.database import Database
 from models.errors import DatabaseDownError
@@ -33,7 +29,6 @@ from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
 from tests.support.sample_fleet import settle_in
 from workers.events import redis_client
 from workers.operations.tokens import add_link, add_token, revoke
-from workers.provider_states import Lookout
 
 # For what has nothing to do with the kind of database.
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
@@ -256,13 +251,9 @@ async def test_signing_out_ends_it_also_for_a_copy_of_the_cookie(gateway: Gatewa
     assert (await ada.get("/")).status_code == 303
 
 
-async def routes_of(gateway: Gateway) -> list[tuple[str, str]]:
+def console_routes() -> list[tuple[str, str]]:
     """Every method and path of the console."""
-    redis = redis_client(gateway.fleet.runtime.settings.redis_url)
-    house = gateway.fleet.runtime
-    console = Console(house, News(redis), Streams(), redis, Lookout(house, redis), Visitors(house))
-    routes = [route for pages in PAGES for route in pages(console).routes if isinstance(route, APIRoute)]
-    await redis.aclose()
+    routes = [route for router in PAGES for route in router.routes if isinstance(route, APIRoute)]
     return [(method, route.path) for route in routes for method in route.methods or ()]
 
 
@@ -274,7 +265,7 @@ def filled(path: str) -> str:
 @ONE_DATABASE
 async def test_no_form_is_taken_that_is_forged(gateway: Gateway, ada: Aboard, group: str) -> None:
     eve = await come_aboard(gateway, "eve", "member", group)
-    posts = [filled(path) for method, path in await routes_of(gateway) if method == "POST"]
+    posts = [filled(path) for method, path in console_routes() if method == "POST"]
     assert len(posts) > 10
     before = await gateway.fleet.rows(Audit)
     tokens = ("", "x", eve.csrf, ada.csrf[:-1])
@@ -307,7 +298,7 @@ async def test_no_form_is_taken_that_is_forged(gateway: Gateway, ada: Aboard, gr
 @ONE_DATABASE
 async def test_whoever_is_not_signed_in_reaches_no_page_at_all(gateway: Gateway, ada: Aboard, group: str) -> None:
     open_ones = ("/sign-in", "/enter")
-    for method, path in await routes_of(gateway):
+    for method, path in console_routes():
         if path in open_ones:
             continue
         headers = {"Origin": ada.base, "Accept": "application/json"}
@@ -319,7 +310,7 @@ async def test_whoever_is_not_signed_in_reaches_no_page_at_all(gateway: Gateway,
 @pytest.mark.spec("G3")
 @ONE_DATABASE
 async def test_every_answer_forbids_what_is_not_ours(gateway: Gateway, ada: Aboard, group: str) -> None:
-    gets = [filled(path) for method, path in await routes_of(gateway) if method == "GET"]
+    gets = [filled(path) for method, path in console_routes() if method == "GET"]
     answers = [await ada.glance(path) for path in gets if path != "/providers/list"]
     answers += [await ada.get(path) for path in ("/nowhere", "/static/console.css", "/static/nothing.css")]
     answers += [await ada.post("/groups/new"), await ada.post("/nowhere"), await ada.post("/audit")]

@@ -18,7 +18,7 @@ from adapters.channels.signing import HEADER, sign
 from adapters.channels.web import WebChannel
 from adapters.channels.webhook import ENDPOINT_HEADER, Endpoint, WebhookChannel
 from adapters.registry import Drivers, Registry
-from gateway.http.app import make_app
+from gateway.http.app import Gateway as Application
 from gateway.http.serving import listen_on, make_server
 from models.base import new_id
 from models.groups import MessagingGroup, Wiring
@@ -74,7 +74,7 @@ class Gateway:
 @asynccontextmanager
 async def gateway_to(fleet: Fleet, house: House | None = None, port: int = 0) -> AsyncIterator[Gateway]:
     redis = redis_client(fleet.runtime.settings.redis_url)
-    app = make_app(house or fleet.runtime, redis)
+    app = Application(house or fleet.runtime, redis)
     listener = listen_on("127.0.0.1", port)
     port = listener.getsockname()[1]
     server = make_server(app)
@@ -84,7 +84,7 @@ async def gateway_to(fleet: Fleet, house: House | None = None, port: int = 0) ->
         async with httpx2.AsyncClient(base_url=address, timeout=20, trust_env=False, verify=False) as client:
             yield Gateway(client, fleet, port)
     finally:
-        app.state.news.close()
+        app.close()
         server.should_exit = True
         await serving
         listener.close()

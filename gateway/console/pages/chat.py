@@ -14,94 +14,108 @@ from adapters.channel_port import ButtonPress, InboundMessage, Received
 from adapters.markup.plain import to_plain
 from gateway.console.chat.lines import read_chat
 from gateway.console.chat.live import LiveChat
-from gateway.console.console import Console, Notice
+from gateway.console.responses import Notice, show_beside, tell
 from gateway.console.security import COOKIE
-from gateway.console.visitors import Guest
+from gateway.console.visitors import Guest, needs
 from gateway.http.api.forms import RowId
+from gateway.http.dependencies import HouseDep, NewsDep, StreamsDep
 from gateway.http.web import MAX_TEXT, kept_file
 from models.base import new_id
 from models.sign_ins import find_visitor
 from models.web_chats import WEB, find_said
+from workers.house import House
 from workers.intake.doors import take_in
 
 _OF_WEB: Final = b'"channel":"web"'
 
 
-def chat_pages(console: Console) -> APIRouter:
-    router = APIRouter(prefix="/chat")
-    house, db = console.house, console.house.db
-    talks = console.needs("send")
-    channel = house.registry.channels.get(WEB)
+router = APIRouter(prefix="/chat")
+TALKS = needs("send")
 
-    async def page(guest: Guest, notice: Notice | None = None) -> Response:
-        chat = await db.read(lambda conn: read_chat(conn, guest))
-        return await console.show_beside(guest, "chat.html", notice=notice, chat=chat, key=new_id())
 
-    @router.get("")
-    async def show_chat(guest: Annotated[Guest, talks]) -> Response:
-        return await page(guest)
+async def page(house: House, guest: Guest, notice: Notice | None = None) -> Response:
+    chat = await house.db.read(lambda conn: read_chat(conn, guest))
+    return await show_beside(guest, "chat.html", notice=notice, chat=chat, key=new_id())
 
-    @router.post("/say")
-    async def say(
-        request: Request,
-        guest: Annotated[Guest, talks],
-        text: Annotated[str, Form(min_length=1, max_length=MAX_TEXT)],
-        key: Annotated[str, Form(min_length=1, max_length=100)],
-    ) -> Response:
-        message = InboundMessage(
-            platform_id=guest.name,
-            platform_message_id=f"{guest.name}:{key}",
-            content={"text": text},
-            sender_id=guest.name,
-            sender_name=guest.name,
-            is_direct=True,
-        )
-        [outcome] = (await take_in(house, channel, Received((message,)), may_decide=guest.can("decide"))).outcomes
-        if outcome.accepted is None:
-            raise HTTPException(403, outcome.reason)
-        console.news.stir(_OF_WEB)  # this may have begun a session, whose events nobody follows yet
-        if "application/json" in request.headers.get("accept", ""):
-            told = "taken" if outcome.accepted.handled is None else "done"
-            return JSONResponse({"key": f"in{outcome.accepted.message_id}", "text": told, "go": None})
-        return RedirectResponse("/console/chat", 303)
 
-    @router.post("/press")
-    async def press(
-        request: Request,
-        guest: Annotated[Guest, talks],
-        token: Annotated[str, Form(min_length=1, max_length=200)],
-    ) -> Response:
-        button = ButtonPress(token, guest.name, guest.name, guest.name)
-        taken = await take_in(house, channel, Received(presses=(button,)), may_decide=guest.can("decide"))
-        console.news.stir(_OF_WEB)
-        told = to_plain(taken.told[0])
-        if "hx-request" in request.headers:
-            return console.tell(guest, told)
-        return await page(guest, Notice(told))
+@router.get("")
+async def show_chat(house: HouseDep, guest: Annotated[Guest, TALKS]) -> Response:
+    return await page(house, guest)
 
-    @router.get("/files/{message_id}/{number}")
-    async def file(
-        guest: Annotated[Guest, talks], message_id: RowId, number: Annotated[int, Path(ge=0, lt=1000)]
-    ) -> FileResponse:
-        row = await db.read(lambda conn: find_said(conn, guest.name, None, message_id))
-        path: FilePath | None = kept_file(house, row, number)
-        if path is None:
-            raise HTTPException(404, "there is no such file here")
-        # To be saved and not to be shown: an agent's HTML must not act as this page.
-        return FileResponse(path, media_type="application/octet-stream", filename=path.name)
 
-    async def counted(guest: Annotated[Guest, talks]) -> AsyncIterator[None]:
-        with console.streams.one_more(guest.user_id):
-            yield
+@router.post("/say")
+async def say(
+    house: HouseDep,
+    news: NewsDep,
+    request: Request,
+    guest: Annotated[Guest, TALKS],
+    text: Annotated[str, Form(min_length=1, max_length=MAX_TEXT)],
+    key: Annotated[str, Form(min_length=1, max_length=100)],
+) -> Response:
+    message = InboundMessage(
+        platform_id=guest.name,
+        platform_message_id=f"{guest.name}:{key}",
+        content={"text": text},
+        sender_id=guest.name,
+        sender_name=guest.name,
+        is_direct=True,
+    )
+    [outcome] = (
+        await take_in(house, house.registry.channels.get(WEB), Received((message,)), may_decide=guest.can("decide"))
+    ).outcomes
+    if outcome.accepted is None:
+        raise HTTPException(403, outcome.reason)
+    news.stir(_OF_WEB)  # this may have begun a session, whose events nobody follows yet
+    if "application/json" in request.headers.get("accept", ""):
+        told = "taken" if outcome.accepted.handled is None else "done"
+        return JSONResponse({"key": f"in{outcome.accepted.message_id}", "text": told, "go": None})
+    return RedirectResponse("/console/chat", 303)
 
-    @router.get("/stream", response_class=EventSourceResponse, dependencies=[Depends(counted)])
-    async def follow(request: Request, guest: Annotated[Guest, talks]) -> AsyncIterator[ServerSentEvent]:
-        secret = request.cookies.get(COOKIE, "")
 
-        async def is_in(conn: AsyncConnection) -> bool:
-            return await find_visitor(conn, secret) is not None
+@router.post("/press")
+async def press(
+    house: HouseDep,
+    news: NewsDep,
+    request: Request,
+    guest: Annotated[Guest, TALKS],
+    token: Annotated[str, Form(min_length=1, max_length=200)],
+) -> Response:
+    button = ButtonPress(token, guest.name, guest.name, guest.name)
+    taken = await take_in(
+        house, house.registry.channels.get(WEB), Received(presses=(button,)), may_decide=guest.can("decide")
+    )
+    news.stir(_OF_WEB)
+    told = to_plain(taken.told[0])
+    if "hx-request" in request.headers:
+        return tell(guest, told)
+    return await page(house, guest, Notice(told))
 
-        async for event in LiveChat(db, console.news, guest).events(lambda: db.read(is_in)):
-            yield event
 
-    return router
+@router.get("/files/{message_id}/{number}")
+async def file(
+    house: HouseDep, guest: Annotated[Guest, TALKS], message_id: RowId, number: Annotated[int, Path(ge=0, lt=1000)]
+) -> FileResponse:
+    row = await house.db.read(lambda conn: find_said(conn, guest.name, None, message_id))
+    path: FilePath | None = kept_file(house, row, number)
+    if path is None:
+        raise HTTPException(404, "there is no such file here")
+    # To be saved and not to be shown: an agent's HTML must not act as this page.
+    return FileResponse(path, media_type="application/octet-stream", filename=path.name)
+
+
+async def counted(streams: StreamsDep, guest: Annotated[Guest, TALKS]) -> AsyncIterator[None]:
+    with streams.one_more(guest.user_id):
+        yield
+
+
+@router.get("/stream", response_class=EventSourceResponse, dependencies=[Depends(counted)])
+async def follow(
+    house: HouseDep, news: NewsDep, request: Request, guest: Annotated[Guest, TALKS]
+) -> AsyncIterator[ServerSentEvent]:
+    secret = request.cookies.get(COOKIE, "")
+
+    async def is_in(conn: AsyncConnection) -> bool:
+        return await find_visitor(conn, secret) is not None
+
+    async for event in LiveChat(house.db, news, guest).events(lambda: house.db.read(is_in)):
+        yield event

@@ -6,69 +6,67 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Response
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.console import Console
-from gateway.console.visitors import Guest
+from gateway.console.responses import show
+from gateway.console.visitors import SIGNED_IN, Guest, needs
+from gateway.http.dependencies import HouseDep, ListsDep
 from gateway.queue_states import Lists, QueueState, queue_states
 from gateway.session_words import turn_standing
 from models.base import AnyRow
 from models.overview import Overview, look_over
 from models.pace import turns_per_hour
 from workers.consent.waiting import approvals_for, questions_for
-from workers.queues import queue_names
+from workers.house import House
+
+router = APIRouter()
 
 
-def overview_pages(console: Console) -> APIRouter:
-    router = APIRouter()
-    house = console.house
-    names = queue_names(house.registry)
-    lists = Lists(console.client, names)
+async def now_of(house: House, lists: Lists, guest: Guest) -> dict[str, Any]:
+    fleet = guest.reach.everything
+    provider, alive = house.settings.default_provider, house.settings.alive_seconds
+    seen = await house.db.read(
+        lambda conn: look_over(conn, guest.reach.where, default_provider=provider, alive_seconds=alive, processes=fleet)
+    )
+    queues = queue_states(seen, await lists.look(), lists.names) if fleet else []
+    return {
+        "seen": seen,
+        "turn_standing": turn_standing,
+        "due": sum(one.messages + one.tasks for one in seen.waiting),
+        "oldest": min((one.oldest for one in seen.waiting if one.oldest), default=None),
+        "people": sum(1 for row in seen.turns if row.status == "parked"),
+        "queues": [one for one in queues if not one.stray and _in_use(one)],
+        "strays": [one for one in queues if one.stray],
+        "workers": _workers(seen),
+    }
 
-    async def now_of(guest: Guest) -> dict[str, Any]:
-        fleet = guest.reach.everything
-        provider, alive = house.settings.default_provider, house.settings.alive_seconds
-        seen = await house.db.read(
-            lambda conn: look_over(
-                conn, guest.reach.where, default_provider=provider, alive_seconds=alive, processes=fleet
-            )
-        )
-        queues = queue_states(seen, await lists.look(), names) if fleet else []
-        return {
-            "seen": seen,
-            "turn_standing": turn_standing,
-            "due": sum(one.messages + one.tasks for one in seen.waiting),
-            "oldest": min((one.oldest for one in seen.waiting if one.oldest), default=None),
-            "people": sum(1 for row in seen.turns if row.status == "parked"),
-            "queues": [one for one in queues if not one.stray and _in_use(one)],
-            "strays": [one for one in queues if one.stray],
-            "workers": _workers(seen),
-        }
 
-    async def pace_of(guest: Guest) -> dict[str, Any]:
-        return {"pace": await house.db.read(lambda conn: turns_per_hour(conn, guest.reach.where))}
+async def pace_of(house: House, guest: Guest) -> dict[str, Any]:
+    return {"pace": await house.db.read(lambda conn: turns_per_hour(conn, guest.reach.where))}
 
-    @router.get("/")
-    async def show_overview(guest: Annotated[Guest, console.visitors.anybody]) -> Response:
-        if guest.sees == "own" or not guest.can("read"):
-            return console.show(guest, "ashore.html")
-        return console.show(guest, "overview.html", **await now_of(guest), **await pace_of(guest))
 
-    @router.get("/overview/now")
-    async def show_now(guest: Annotated[Guest, console.needs("read", "some")]) -> Response:
-        return console.show(guest, "overview_now.html", **await now_of(guest))
+@router.get("/")
+async def show_overview(house: HouseDep, lists: ListsDep, guest: Annotated[Guest, SIGNED_IN]) -> Response:
+    if guest.sees == "own" or not guest.can("read"):
+        return show(guest, "ashore.html")
+    return show(guest, "overview.html", **await now_of(house, lists, guest), **await pace_of(house, guest))
 
-    @router.get("/overview/pace")
-    async def show_pace(guest: Annotated[Guest, console.needs("read", "some")]) -> Response:
-        return console.show(guest, "overview_pace.html", **await pace_of(guest))
 
-    @router.get("/counts")
-    async def show_counts(guest: Annotated[Guest, console.visitors.anybody]) -> Response:
-        async def count(conn: AsyncConnection) -> int:
-            return len(await approvals_for(conn, guest.user_id)) + len(await questions_for(conn, guest.user_id))
+@router.get("/overview/now")
+async def show_now(house: HouseDep, lists: ListsDep, guest: Annotated[Guest, needs("read", "some")]) -> Response:
+    return show(guest, "overview_now.html", **await now_of(house, lists, guest))
 
-        waiting = await house.db.read(count) if guest.can("decide") else 0
-        return console.show(guest, "counts.html", waiting=waiting)
 
-    return router
+@router.get("/overview/pace")
+async def show_pace(house: HouseDep, guest: Annotated[Guest, needs("read", "some")]) -> Response:
+    return show(guest, "overview_pace.html", **await pace_of(house, guest))
+
+
+@router.get("/counts")
+async def show_counts(house: HouseDep, guest: Annotated[Guest, SIGNED_IN]) -> Response:
+    async def count(conn: AsyncConnection) -> int:
+        return len(await approvals_for(conn, guest.user_id)) + len(await questions_for(conn, guest.user_id))
+
+    waiting = await house.db.read(count) if guest.can("decide") else 0
+    return show(guest, "counts.html", waiting=waiting)
 
 
 def _in_use(one: QueueState) -> bool:

@@ -7,23 +7,21 @@ from fastapi import APIRouter, Response
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.console import Console
-from gateway.console.visitors import Guest
+from gateway.console.responses import show
+from gateway.console.visitors import Guest, needs
+from gateway.http.dependencies import HouseDep
 from models.base import AnyRow, now
 from models.people import standings
 from models.tokens import list_tokens
 
+router = APIRouter()
 
-def people_pages(console: Console) -> APIRouter:
-    router = APIRouter()
 
-    @router.get("/people")
-    async def show_people(guest: Annotated[Guest, console.needs("admin", "all")]) -> Response:
-        async def look(conn: AsyncConnection) -> tuple[list[AnyRow], list[AnyRow], object]:
-            at = (await conn.execute(select(now()))).scalar_one()
-            return await standings(conn), await list_tokens(conn), at
+@router.get("/people")
+async def show_people(house: HouseDep, guest: Annotated[Guest, needs("admin", "all")]) -> Response:
+    async def look(conn: AsyncConnection) -> tuple[list[AnyRow], list[AnyRow], object]:
+        at = (await conn.execute(select(now()))).scalar_one()
+        return await standings(conn), await list_tokens(conn), at
 
-        people, tokens, at = await console.house.db.read(look)
-        return console.show(guest, "people.html", people=people, tokens=tokens, at=at)
-
-    return router
+    people, tokens, at = await house.db.read(look)
+    return show(guest, "people.html", people=people, tokens=tokens, at=at)

@@ -5,27 +5,27 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Response
 
-from gateway.console.console import Console
-from gateway.console.visitors import Guest
+from gateway.console.responses import show
+from gateway.console.visitors import Guest, needs
+from gateway.http.dependencies import HouseDep, LookoutDep
 from workers.bells import agent_queue
 from workers.provider_states import Seen, capability_words
 
+router = APIRouter()
+WORDS: dict[str, Any] = {"can": capability_words, "agent_queue": agent_queue}
 
-def providers_pages(console: Console) -> APIRouter:
-    router = APIRouter()
-    lookout = console.lookout
-    words: dict[str, Any] = {"can": capability_words, "agent_queue": agent_queue}
 
-    @router.get("/providers")
-    async def show_providers(guest: Annotated[Guest, console.needs("read", "all")]) -> Response:
-        return console.show(guest, "providers.html", names=console.house.registry.providers.names)
+@router.get("/providers")
+async def show_providers(house: HouseDep, guest: Annotated[Guest, needs("read", "all")]) -> Response:
+    return show(guest, "providers.html", names=house.registry.providers.names)
 
-    @router.get("/providers/list")
-    async def list_providers(guest: Annotated[Guest, console.needs("read", "all")], again: bool = False) -> Response:
-        seen = await lookout.look(again=again)
-        return console.show(guest, "providers_list.html", seen=sorted(seen, key=_order), at=lookout.at, **words)
 
-    return router
+@router.get("/providers/list")
+async def list_providers(
+    lookout: LookoutDep, guest: Annotated[Guest, needs("read", "all")], again: bool = False
+) -> Response:
+    seen = await lookout.look(again=again)
+    return show(guest, "providers_list.html", seen=sorted(seen, key=_order), at=lookout.at, **WORDS)
 
 
 def _order(one: Seen) -> tuple[bool, int, str]:

@@ -9,12 +9,13 @@ from fastapi import APIRouter, Form, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from gateway.console.console import Console
 from gateway.console.forms.choices import chosen
 from gateway.console.rendering.diffs import Piece, difference
-from gateway.console.visitors import Guest
+from gateway.console.responses import show_beside
+from gateway.console.visitors import Guest, needs
 from gateway.http.api.forms import RowId
 from gateway.http.belongings import session_of
+from gateway.http.dependencies import HouseDep
 from models.base import AnyRow
 from workers.access import Act
 from workers.operations.replays import MAX_TURNS, Pair, Side, compare, replay
@@ -54,63 +55,63 @@ class Totals:
         return cls(sum(side.output_tokens for side in sides), costs, spans)
 
 
-def replay_pages(console: Console) -> APIRouter:
-    router = APIRouter()
-    house, db = console.house, console.house.db
+router = APIRouter()
 
-    @router.post("/sessions/{session_id}/replay")
-    async def make_replay(
-        request: Request,
-        session_id: RowId,
-        guest: Annotated[Guest, console.needs("operate", "some")],
-        key: Annotated[str, Form(min_length=1, max_length=100)],
-        turns: Annotated[list[int], Form(max_length=MAX_TURNS)] = [],  # noqa: B006 - FastAPI copies it
-        everything: Annotated[str, Form(alias="all", max_length=5)] = "",
-        choice: Annotated[str, Form(max_length=320)] = "",
-        model: Annotated[str, Form(max_length=200)] = "",
-        delivery: Annotated[str, Form(max_length=5)] = "",
-    ) -> Response:
-        if not turns and not everything:
-            raise RefusedError("choose the turns to say again")
-        provider, named = chosen(choice, model)
-        await db.read(lambda conn: session_of(conn, guest.user_id, session_id, Act.OPERATE))
-        made = await replay(
-            house,
-            guest.user_id,
-            session_id,
-            turns=None if everything else sorted(set(turns)),
-            provider=provider,
-            model=named,
-            delivery=bool(delivery),
-            key=key,
-        )
-        address = f"/console/replays/{made.session_id}"
-        if "hx-request" in request.headers:
-            return Response(headers={"HX-Redirect": address})
-        return RedirectResponse(address, 303)
 
-    @router.get("/replays/{session_id}")
-    async def show_replay(
-        session_id: RowId,
-        guest: Annotated[Guest, console.needs("read", "some")],
-        after: Annotated[int, Query(ge=0, lt=2**31)] = 0,
-    ) -> Response:
-        async def look(conn: AsyncConnection) -> tuple[AnyRow, list[Pair]]:
-            row = await session_of(conn, guest.user_id, session_id)
-            return row, await compare(conn, session_id, after, PAIRS + 1) if row.replay_of is not None else []
+@router.post("/sessions/{session_id}/replay")
+async def make_replay(
+    house: HouseDep,
+    request: Request,
+    session_id: RowId,
+    guest: Annotated[Guest, needs("operate", "some")],
+    key: Annotated[str, Form(min_length=1, max_length=100)],
+    turns: Annotated[list[int], Form(max_length=MAX_TURNS)] = [],  # noqa: B006 - FastAPI copies it
+    everything: Annotated[str, Form(alias="all", max_length=5)] = "",
+    choice: Annotated[str, Form(max_length=320)] = "",
+    model: Annotated[str, Form(max_length=200)] = "",
+    delivery: Annotated[str, Form(max_length=5)] = "",
+) -> Response:
+    if not turns and not everything:
+        raise RefusedError("choose the turns to say again")
+    provider, named = chosen(choice, model)
+    await house.db.read(lambda conn: session_of(conn, guest.user_id, session_id, Act.OPERATE))
+    made = await replay(
+        house,
+        guest.user_id,
+        session_id,
+        turns=None if everything else sorted(set(turns)),
+        provider=provider,
+        model=named,
+        delivery=bool(delivery),
+        key=key,
+    )
+    address = f"/console/replays/{made.session_id}"
+    if "hx-request" in request.headers:
+        return Response(headers={"HX-Redirect": address})
+    return RedirectResponse(address, 303)
 
-        session, pairs = await db.read(look)
-        if session.replay_of is None:
-            raise HTTPException(404, "this session is no replay: its page has a form that makes one")
-        following = after + PAIRS if len(pairs) > PAIRS else None
-        compared = await asyncio.to_thread(lambda: [Compared(pair, _difference(pair)) for pair in pairs[:PAIRS]])
-        pairs_over = [one.pair for one in compared if one.is_over and one.pair.original.status in _ENDED]
-        totals = [Totals.of([pair.original for pair in pairs_over]), Totals.of([pair.replayed for pair in pairs_over])]
-        values = {"session": session, "compared": compared, "after": after, "following": following}
-        values |= {"totals": totals, "ended": len(pairs_over), "same": sum(one.is_same for one in compared)}
-        return await console.show_beside(guest, "replay.html", **values)
 
-    return router
+@router.get("/replays/{session_id}")
+async def show_replay(
+    house: HouseDep,
+    session_id: RowId,
+    guest: Annotated[Guest, needs("read", "some")],
+    after: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+) -> Response:
+    async def look(conn: AsyncConnection) -> tuple[AnyRow, list[Pair]]:
+        row = await session_of(conn, guest.user_id, session_id)
+        return row, await compare(conn, session_id, after, PAIRS + 1) if row.replay_of is not None else []
+
+    session, pairs = await house.db.read(look)
+    if session.replay_of is None:
+        raise HTTPException(404, "this session is no replay: its page has a form that makes one")
+    following = after + PAIRS if len(pairs) > PAIRS else None
+    compared = await asyncio.to_thread(lambda: [Compared(pair, _difference(pair)) for pair in pairs[:PAIRS]])
+    pairs_over = [one.pair for one in compared if one.is_over and one.pair.original.status in _ENDED]
+    totals = [Totals.of([pair.original for pair in pairs_over]), Totals.of([pair.replayed for pair in pairs_over])]
+    values = {"session": session, "compared": compared, "after": after, "following": following}
+    values |= {"totals": totals, "ended": len(pairs_over), "same": sum(one.is_same for one in compared)}
+    return await show_beside(guest, "replay.html", **values)
 
 
 def _sum(amounts: Iterable[float | None]) -> float | None:

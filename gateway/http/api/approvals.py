@@ -7,12 +7,13 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from gateway.http.api.forms import Page, RowId, Told, yours
-from gateway.http.callers import Caller, Doorkeeper
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import HouseDep
 from gateway.http.problems import documented
 from models.base import AnyRow
 from workers.consent.approvals import decide
 from workers.consent.waiting import approvals_for, check_approval
-from workers.house import House, ring_for
+from workers.house import ring_for
 
 
 class ApprovalView(BaseModel):
@@ -39,28 +40,27 @@ class Decision(BaseModel):
     )
 
 
-def approval_routes(house: House, door: Doorkeeper) -> APIRouter:
-    router = APIRouter(tags=["approvals"])
+router = APIRouter(tags=["approvals"])
 
-    @router.get("/approvals")
-    async def list_approvals(caller: Annotated[Caller, door.needs("decide")]) -> Page[ApprovalView]:
-        """Those the caller may decide about, the oldest first."""
-        rows = await house.db.read(lambda conn: approvals_for(conn, caller.user_id))
-        return Page(items=[approval_view(row) for row in rows])
 
-    @router.post("/approvals/{approval_id}", responses=documented(404, 409))
-    async def decide_approval(
-        approval_id: RowId, given: Decision, caller: Annotated[Caller, door.needs("decide")]
-    ) -> Told:
-        """Approve or deny, once. 409: it was decided before, is over, or is about something else than was looked at."""
-        with yours():
-            await house.db.read(lambda conn: check_approval(conn, caller.user_id, approval_id))
-        approve, shown = given.decision == "approve", given.payload_hash
-        decided = await decide(house.db, approval_id, approve=approve, user_id=caller.user_id, shown=shown)
-        ring_for(house, decided.wakes, decided.deliveries)
-        return Told(text=decided.text)
+@router.get("/approvals")
+async def list_approvals(house: HouseDep, caller: Annotated[Caller, needs("decide")]) -> Page[ApprovalView]:
+    """Those the caller may decide about, the oldest first."""
+    rows = await house.db.read(lambda conn: approvals_for(conn, caller.user_id))
+    return Page(items=[approval_view(row) for row in rows])
 
-    return router
+
+@router.post("/approvals/{approval_id}", responses=documented(404, 409))
+async def decide_approval(
+    house: HouseDep, approval_id: RowId, given: Decision, caller: Annotated[Caller, needs("decide")]
+) -> Told:
+    """Approve or deny, once. 409: it was decided before, is over, or is about something else than was looked at."""
+    with yours():
+        await house.db.read(lambda conn: check_approval(conn, caller.user_id, approval_id))
+    approve, shown = given.decision == "approve", given.payload_hash
+    decided = await decide(house.db, approval_id, approve=approve, user_id=caller.user_id, shown=shown)
+    ring_for(house, decided.wakes, decided.deliveries)
+    return Told(text=decided.text)
 
 
 def approval_view(row: AnyRow) -> ApprovalView:

@@ -7,11 +7,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from gateway.http.api.usage import Figures
-from gateway.http.callers import Caller, Doorkeeper
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import DoorDep, HouseDep
 from gateway.session_words import turn_standing
 from models.base import AnyRow
 from models.overview import Overview, look_over
-from workers.house import House
 
 
 class ProcessView(BaseModel):
@@ -71,22 +71,20 @@ class FleetView(BaseModel):
     today: Figures = Field(description="since midnight (UTC)")
 
 
-def fleet_routes(house: House, door: Doorkeeper) -> APIRouter:
-    router = APIRouter(tags=["fleet"])
+router = APIRouter(tags=["fleet"])
 
-    @router.get("/fleet")
-    async def show_fleet(caller: Annotated[Caller, door.needs("read")]) -> FleetView:
-        """Who works, on what, what waits in which queue, how often it goes wrong, and what today costs."""
-        reach, settings = await door.reach(caller), house.settings
-        alive, provider = settings.alive_seconds, settings.default_provider
-        seen = await house.db.read(
-            lambda conn: look_over(
-                conn, reach.where, default_provider=provider, alive_seconds=alive, processes=reach.everything
-            )
+
+@router.get("/fleet")
+async def show_fleet(house: HouseDep, door: DoorDep, caller: Annotated[Caller, needs("read")]) -> FleetView:
+    """Who works, on what, what waits in which queue, how often it goes wrong, and what today costs."""
+    reach, settings = await door.reach(caller), house.settings
+    alive, provider = settings.alive_seconds, settings.default_provider
+    seen = await house.db.read(
+        lambda conn: look_over(
+            conn, reach.where, default_provider=provider, alive_seconds=alive, processes=reach.everything
         )
-        return _view(seen)
-
-    return router
+    )
+    return _view(seen)
 
 
 def _view(seen: Overview) -> FleetView:

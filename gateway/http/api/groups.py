@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from gateway.http.api.forms import Page, sensible
 from gateway.http.belongings import agent_of
-from gateway.http.callers import Caller, Doorkeeper
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import DoorDep, HouseDep
 from gateway.http.problems import documented
 from models.base import AnyRow
 from models.groups import agent_groups
 from workers.access import Act
-from workers.house import House
 from workers.operations.group_settings import DEFAULT, Changes, GroupSettings, OptionValue, without_secrets
 from workers.operations.groups import add_group, update_group
 
@@ -83,41 +83,44 @@ class NewGroup(GroupChange):
     agent: FolderName
 
 
-def group_routes(house: House, door: Doorkeeper) -> APIRouter:
-    router = APIRouter(tags=["agents"])
+router = APIRouter(tags=["agents"])
 
-    @router.get("/groups")
-    async def list_groups(caller: Annotated[Caller, door.needs("read")]) -> Page[GroupView]:
-        """The agents that the caller may look at, by folder."""
-        reach, rows = await door.reach(caller), await house.db.read(agent_groups)
-        return Page(items=[group_view(row) for row in rows if reach.includes(row.id)])
 
-    @router.post("/groups", status_code=201, responses=documented(409))
-    async def add_agent(given: NewGroup, caller: Annotated[Caller, door.needs("admin")]) -> GroupView:
-        """Make an agent. For owners and global admins. 409: its folder is taken."""
-        await door.see_fleet(caller)
+@router.get("/groups")
+async def list_groups(house: HouseDep, door: DoorDep, caller: Annotated[Caller, needs("read")]) -> Page[GroupView]:
+    """The agents that the caller may look at, by folder."""
+    reach, rows = await door.reach(caller), await house.db.read(agent_groups)
+    return Page(items=[group_view(row) for row in rows if reach.includes(row.id)])
+
+
+@router.post("/groups", status_code=201, responses=documented(409))
+async def add_agent(
+    house: HouseDep, door: DoorDep, given: NewGroup, caller: Annotated[Caller, needs("admin")]
+) -> GroupView:
+    """Make an agent. For owners and global admins. 409: its folder is taken."""
+    await door.see_fleet(caller)
+    with sensible():
+        await add_group(house, caller.user_id, given.agent, given.changes())
+    return group_view(await house.db.read(lambda conn: agent_of(conn, caller.user_id, given.agent)))
+
+
+@router.get("/groups/{folder}", responses=documented(404))
+async def show_group(house: HouseDep, folder: Folder, caller: Annotated[Caller, needs("read")]) -> GroupView:
+    """How an agent is set up."""
+    return group_view(await house.db.read(lambda conn: agent_of(conn, caller.user_id, folder)))
+
+
+@router.patch("/groups/{folder}", responses=documented(404))
+async def change_group(
+    house: HouseDep, folder: Folder, given: GroupChange, caller: Annotated[Caller, needs("admin")]
+) -> GroupView:
+    """Change how an agent runs; its next turn goes by it. For owners and global admins."""
+    row = await house.db.read(lambda conn: agent_of(conn, caller.user_id, folder, Act.CONFIGURE))
+    changes = given.changes()
+    if changes.anything:
         with sensible():
-            await add_group(house, caller.user_id, given.agent, given.changes())
-        return group_view(await house.db.read(lambda conn: agent_of(conn, caller.user_id, given.agent)))
-
-    @router.get("/groups/{folder}", responses=documented(404))
-    async def show_group(folder: Folder, caller: Annotated[Caller, door.needs("read")]) -> GroupView:
-        """How an agent is set up."""
-        return group_view(await house.db.read(lambda conn: agent_of(conn, caller.user_id, folder)))
-
-    @router.patch("/groups/{folder}", responses=documented(404))
-    async def change_group(
-        folder: Folder, given: GroupChange, caller: Annotated[Caller, door.needs("admin")]
-    ) -> GroupView:
-        """Change how an agent runs; its next turn goes by it. For owners and global admins."""
-        row = await house.db.read(lambda conn: agent_of(conn, caller.user_id, folder, Act.CONFIGURE))
-        changes = given.changes()
-        if changes.anything:
-            with sensible():
-                await update_group(house, caller.user_id, row.id, changes)
-        return group_view(await house.db.read(lambda conn: agent_of(conn, caller.user_id, folder)))
-
-    return router
+            await update_group(house, caller.user_id, row.id, changes)
+    return group_view(await house.db.read(lambda conn: agent_of(conn, caller.user_id, folder)))
 
 
 def group_view(row: AnyRow) -> GroupView:

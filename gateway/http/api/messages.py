@@ -17,11 +17,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.errors import AdapterError
 from gateway.http.api.handing_in import HOME, Known, Producer, own_message_id
 from gateway.http.belongings import message_of
-from gateway.http.callers import Caller, Doorkeeper
-from gateway.http.news import News
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import DoorDep, HouseDep, NewsDep, TrustDep, WaitsDep
 from gateway.http.problems import documented
 from gateway.http.trust import Trust
-from gateway.http.waiting import Waits, asked_to_wait, wait_for_end
+from gateway.http.waiting import asked_to_wait, wait_for_end
 from models.base import AnyRow
 from models.fates import Fate
 from models.groups import find_agent_group
@@ -103,50 +103,56 @@ class MessageState(BaseModel):
     process_after: datetime = Field(description="it is not begun before")
 
 
-def message_routes(house: House, door: Doorkeeper, news: News) -> APIRouter:
-    router = APIRouter(tags=["messages"])
-    trust, waits = Trust[Known](), Waits()
+router = APIRouter(tags=["messages"])
 
-    @router.post(
-        "/messages", status_code=202, response_model=AcceptedView, responses=documented(404, 409), openapi_extra=_BODY
-    )
-    async def send_message(
-        request: Request, caller: Annotated[Caller, door.needs("send", often=True)], key: Key = None
-    ) -> Response:
-        """Hand in a message for an agent you are an admin of; without `agent_group` the wirings decide, which is for
-        owners and global admins. 202: it is stored. The same `Idempotency-Key` or `message_id` is taken once.
-        A task (`kind`) needs the scope `operate` as well.
-        409: the key was used for something else, or the agent is at work and its wiring refuses messages meanwhile."""
-        incoming = await _read(request, key)
-        if incoming.kind == "task":
-            caller.check("operate")
-        given = incoming.message_id if incoming.channel_type != HOME else None
-        if given is not None and not (await door.reach(caller)).everything:
-            incoming = incoming.model_copy(update={"message_id": own_message_id(caller.user_id, given)})
-        row_id = row_id_for("message", caller.user_id, key) if key is not None else None
-        accepted = await taken_once(house, row_id, incoming, lambda: _accept(house, trust, caller, incoming, row_id))
-        accepted.ring(house.bells)
-        return accepted_answer(accepted)
 
-    @router.get("/messages/{message_id}", responses=documented(404))
-    async def show_message(
-        message_id: MessageId,
-        caller: Annotated[Caller, door.needs("send")],
-        response: Response,
-        prefer: Annotated[
-            str | None, Header(max_length=200, description="`wait=30`: answer when its turn has ended, or after 30 s")
-        ] = None,
-    ) -> MessageState:
-        """What came of a message: how it stands, and what was answered."""
+@router.post(
+    "/messages", status_code=202, response_model=AcceptedView, responses=documented(404, 409), openapi_extra=_BODY
+)
+async def send_message(
+    house: HouseDep,
+    door: DoorDep,
+    trust: TrustDep,
+    request: Request,
+    caller: Annotated[Caller, needs("send", often=True)],
+    key: Key = None,
+) -> Response:
+    """Hand in a message for an agent you are an admin of; without `agent_group` the wirings decide, which is for
+    owners and global admins. 202: it is stored. The same `Idempotency-Key` or `message_id` is taken once.
+    A task (`kind`) needs the scope `operate` as well.
+    409: the key was used for something else, or the agent is at work and its wiring refuses messages meanwhile."""
+    incoming = await _read(request, key)
+    if incoming.kind == "task":
+        caller.check("operate")
+    given = incoming.message_id if incoming.channel_type != HOME else None
+    if given is not None and not (await door.reach(caller)).everything:
+        incoming = incoming.model_copy(update={"message_id": own_message_id(caller.user_id, given)})
+    row_id = row_id_for("message", caller.user_id, key) if key is not None else None
+    accepted = await taken_once(house, row_id, incoming, lambda: _accept(house, trust, caller, incoming, row_id))
+    accepted.ring(house.bells)
+    return accepted_answer(accepted)
+
+
+@router.get("/messages/{message_id}", responses=documented(404))
+async def show_message(
+    house: HouseDep,
+    news: NewsDep,
+    waits: WaitsDep,
+    message_id: MessageId,
+    caller: Annotated[Caller, needs("send")],
+    response: Response,
+    prefer: Annotated[
+        str | None, Header(max_length=200, description="`wait=30`: answer when its turn has ended, or after 30 s")
+    ] = None,
+) -> MessageState:
+    """What came of a message: how it stands, and what was answered."""
+    row = await house.db.read(lambda conn: message_of(conn, caller.user_id, message_id, Act.PRODUCE))
+    with waits.room_for(caller.user_id, asked_to_wait(prefer)) as seconds:
+        fate = await wait_for_end(house.db, news, row.session_id, row.id, seconds)
+    if seconds:
+        response.headers["Preference-Applied"] = f"wait={seconds}"
         row = await house.db.read(lambda conn: message_of(conn, caller.user_id, message_id, Act.PRODUCE))
-        with waits.room_for(caller.user_id, asked_to_wait(prefer)) as seconds:
-            fate = await wait_for_end(house.db, news, row.session_id, row.id, seconds)
-        if seconds:
-            response.headers["Preference-Applied"] = f"wait={seconds}"
-            row = await house.db.read(lambda conn: message_of(conn, caller.user_id, message_id, Act.PRODUCE))
-        return _state(row, fate)
-
-    return router
+    return _state(row, fate)
 
 
 def accepted_answer(accepted: Accepted) -> Response:

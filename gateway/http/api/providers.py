@@ -8,9 +8,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from gateway.http.api.forms import Page
-from gateway.http.callers import Caller, Doorkeeper
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import DoorDep, LookoutDep
 from workers.governor import BucketState
-from workers.provider_states import Lookout, Seen
+from workers.provider_states import Seen
 
 
 class HealthView(BaseModel):
@@ -55,16 +56,16 @@ class ProviderView(BaseModel):
     limits: list[LimitView]
 
 
-def provider_routes(door: Doorkeeper, lookout: Lookout) -> APIRouter:
-    router = APIRouter(tags=["providers"])
+router = APIRouter(tags=["providers"])
 
-    @router.get("/providers")
-    async def list_providers(caller: Annotated[Caller, door.needs("read")]) -> Page[ProviderView]:
-        """Everything known of each provider, at most 15 seconds old. For owners and global admins."""
-        await door.see_fleet(caller)
-        return Page(items=[provider_view(one) for one in await lookout.look()])
 
-    return router
+@router.get("/providers")
+async def list_providers(
+    door: DoorDep, lookout: LookoutDep, caller: Annotated[Caller, needs("read")]
+) -> Page[ProviderView]:
+    """Everything known of each provider, at most 15 seconds old. For owners and global admins."""
+    await door.see_fleet(caller)
+    return Page(items=[provider_view(one) for one in await lookout.look()])
 
 
 def provider_view(one: Seen) -> ProviderView:

@@ -13,11 +13,11 @@ from gateway.http.api.dead import Name
 from gateway.http.api.forms import EXCERPT, MOST, After, Limit, RowId, read_number, sensible
 from gateway.http.api.messages import Key
 from gateway.http.belongings import session_of
-from gateway.http.callers import Caller, Doorkeeper
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import HouseDep
 from gateway.http.problems import documented
 from workers.access import Act
 from workers.failover import check_choice
-from workers.house import House
 from workers.operations.replays import MAX_TURNS, Pair, Replay, Side, compare, replay
 
 _PARTS: Final = ("messages", "answers", "tools")
@@ -88,56 +88,56 @@ class Comparison(BaseModel):
     next: str | None = Field(None, description="give it as `after` for the turns that follow; null: this was the end")
 
 
-def replay_routes(house: House, door: Doorkeeper) -> APIRouter:
-    router = APIRouter(tags=["replays"])
+router = APIRouter(tags=["replays"])
 
-    @router.post("/sessions/{session_id}/replays", status_code=201, responses=documented(404, 409))
-    async def make_replay(
-        session_id: RowId,
-        caller: Annotated[Caller, door.needs("operate")],
-        response: Response,
-        order: ReplayOrder | None = None,
-        key: Key = None,
-    ) -> ReplayView:
-        """Say a session's messages again, in a session of its own from which nothing leaves unless `delivery` is true.
-        The same `Idempotency-Key` makes one. 409: a turn is not there or has not ended, or the key was used for
-        something else."""
-        await house.db.read(lambda conn: session_of(conn, caller.user_id, session_id, Act.OPERATE))
-        wanted = order or ReplayOrder()
-        with sensible():
-            check_choice(house.registry, wanted.provider, wanted.model)
-        made = await replay(
-            house,
-            caller.user_id,
-            session_id,
-            turns=wanted.turns,
-            provider=wanted.provider,
-            model=wanted.model,
-            delivery=wanted.delivery,
-            key=key,
-        )
-        response.headers["Location"] = f"/v1/replays/{made.session_id}"
-        return _replay(made)
 
-    @router.get("/replays/{session_id}", responses=documented(404))
-    async def show_replay(
-        session_id: RowId, caller: Annotated[Caller, door.needs("read")], limit: Limit = 50, after: After = None
-    ) -> Comparison:
-        """Each turn of the original that is said again, beside what came of it."""
-        begin = read_number(after)
+@router.post("/sessions/{session_id}/replays", status_code=201, responses=documented(404, 409))
+async def make_replay(
+    house: HouseDep,
+    session_id: RowId,
+    caller: Annotated[Caller, needs("operate")],
+    response: Response,
+    order: ReplayOrder | None = None,
+    key: Key = None,
+) -> ReplayView:
+    """Say a session's messages again, in a session of its own from which nothing leaves unless `delivery` is true.
+    The same `Idempotency-Key` makes one. 409: a turn is not there or has not ended, or the key was used for
+    something else."""
+    await house.db.read(lambda conn: session_of(conn, caller.user_id, session_id, Act.OPERATE))
+    wanted = order or ReplayOrder()
+    with sensible():
+        check_choice(house.registry, wanted.provider, wanted.model)
+    made = await replay(
+        house,
+        caller.user_id,
+        session_id,
+        turns=wanted.turns,
+        provider=wanted.provider,
+        model=wanted.model,
+        delivery=wanted.delivery,
+        key=key,
+    )
+    response.headers["Location"] = f"/v1/replays/{made.session_id}"
+    return _replay(made)
 
-        async def look(conn: AsyncConnection) -> tuple[str | None, list[Pair]]:
-            row = await session_of(conn, caller.user_id, session_id)
-            return row.replay_of, await compare(conn, session_id, begin, limit + 1) if row.replay_of is not None else []
 
-        replay_of, pairs = await house.db.read(look)
-        if replay_of is None:
-            raise HTTPException(404, "this session is no replay: POST /v1/sessions/{id}/replays makes one")
-        shown = [PairView(original=_side(pair.original), replayed=_side(pair.replayed)) for pair in pairs[:limit]]
-        following = str(begin + limit) if len(pairs) > limit else None
-        return Comparison(session=session_id, replay_of=replay_of, pairs=shown, next=following)
+@router.get("/replays/{session_id}", responses=documented(404))
+async def show_replay(
+    house: HouseDep, session_id: RowId, caller: Annotated[Caller, needs("read")], limit: Limit = 50, after: After = None
+) -> Comparison:
+    """Each turn of the original that is said again, beside what came of it."""
+    begin = read_number(after)
 
-    return router
+    async def look(conn: AsyncConnection) -> tuple[str | None, list[Pair]]:
+        row = await session_of(conn, caller.user_id, session_id)
+        return row.replay_of, await compare(conn, session_id, begin, limit + 1) if row.replay_of is not None else []
+
+    replay_of, pairs = await house.db.read(look)
+    if replay_of is None:
+        raise HTTPException(404, "this session is no replay: POST /v1/sessions/{id}/replays makes one")
+    shown = [PairView(original=_side(pair.original), replayed=_side(pair.replayed)) for pair in pairs[:limit]]
+    following = str(begin + limit) if len(pairs) > limit else None
+    return Comparison(session=session_id, replay_of=replay_of, pairs=shown, next=following)
 
 
 def _replay(made: Replay) -> ReplayView:

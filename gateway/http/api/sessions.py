@@ -11,7 +11,8 @@ from gateway.http.api.forms import EXCERPT, After, Limit, Page, RowId, Told, exc
 from gateway.http.api.groups import OfAgent
 from gateway.http.api.messages import AcceptedView, Key, accepted_answer
 from gateway.http.belongings import agent_of, session_of
-from gateway.http.callers import Caller, Doorkeeper
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import DoorDep, HouseDep
 from gateway.http.problems import documented
 from models.base import AnyRow
 from models.browsing import Point, State, messages_page, sessions_page, state_of
@@ -77,89 +78,96 @@ class Saying(BaseModel):
     text: str = Field(min_length=1, max_length=MAX_TEXT, pattern=r"\S")
 
 
-def session_routes(house: House, door: Doorkeeper) -> APIRouter:
-    router = APIRouter(tags=["sessions"])
+router = APIRouter(tags=["sessions"])
 
-    @router.get("/sessions", responses=documented(404))
-    async def list_sessions(
-        caller: Annotated[Caller, door.needs("read")],
-        agent: OfAgent = None,
-        status: Annotated[Literal["active", "closed"] | None, Query()] = None,
-        limit: Limit = 50,
-        after: After = None,
-    ) -> Page[SessionView]:
-        """Sessions of the agents you are an admin of, the most recently active first. One that is spoken to while you
-        page moves to the front."""
-        point = read_point(after)
-        mine = (await door.reach(caller)).where
 
-        async def look(conn: AsyncConnection) -> list[AnyRow]:
-            if agent is not None:
-                await agent_of(conn, caller.user_id, agent)
-            return await sessions_page(conn, mine, limit + 1, point, agent=agent, status=status)
+@router.get("/sessions", responses=documented(404))
+async def list_sessions(
+    house: HouseDep,
+    door: DoorDep,
+    caller: Annotated[Caller, needs("read")],
+    agent: OfAgent = None,
+    status: Annotated[Literal["active", "closed"] | None, Query()] = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[SessionView]:
+    """Sessions of the agents you are an admin of, the most recently active first. One that is spoken to while you
+    page moves to the front."""
+    point = read_point(after)
+    mine = (await door.reach(caller)).where
 
-        return page(await house.db.read(look), limit, session_view, lambda row: Point(row.last_active, row.id))
+    async def look(conn: AsyncConnection) -> list[AnyRow]:
+        if agent is not None:
+            await agent_of(conn, caller.user_id, agent)
+        return await sessions_page(conn, mine, limit + 1, point, agent=agent, status=status)
 
-    @router.get("/sessions/{session_id}", responses=documented(404))
-    async def show_session(session_id: RowId, caller: Annotated[Caller, door.needs("read")]) -> SessionView:
-        """One session, and how it stands."""
-        return session_view(await house.db.read(lambda conn: session_of(conn, caller.user_id, session_id)))
+    return page(await house.db.read(look), limit, session_view, lambda row: Point(row.last_active, row.id))
 
-    @router.get("/sessions/{session_id}/messages", responses=documented(404))
-    async def list_messages(
-        session_id: RowId, caller: Annotated[Caller, door.needs("read")], limit: Limit = 50, after: After = None
-    ) -> Page[SessionMessage]:
-        """What was said, both ways, in its order."""
-        number = read_number(after)
 
-        async def look(conn: AsyncConnection) -> list[tuple[Literal["in", "out"], AnyRow]]:
-            await session_of(conn, caller.user_id, session_id)
-            return await messages_page(conn, session_id, limit + 1, number)
+@router.get("/sessions/{session_id}", responses=documented(404))
+async def show_session(house: HouseDep, session_id: RowId, caller: Annotated[Caller, needs("read")]) -> SessionView:
+    """One session, and how it stands."""
+    return session_view(await house.db.read(lambda conn: session_of(conn, caller.user_id, session_id)))
 
-        rows = await house.db.read(look)
-        return page(rows, limit, lambda one: _message(*one), lambda one: one[1].seq)
 
-    @router.post(
-        "/sessions/{session_id}/messages",
-        status_code=202,
-        response_model=AcceptedView,
-        responses=documented(404, 409),
-    )
-    async def say(
-        session_id: RowId, said: Saying, caller: Annotated[Caller, door.needs("send")], key: Key = None
-    ) -> Response:
-        """Say something in a session, in your name. The same `Idempotency-Key` is taken once. 409: the session cannot
-        be spoken to, or the key was used for something else."""
-        await house.db.read(lambda conn: session_of(conn, caller.user_id, session_id, Act.PRODUCE))
-        by, may_decide = caller.user_id, caller.may_decide
-        taken = await operations.say(house, by, session_id, said.text, message_id=key, may_decide=may_decide)
-        return accepted_answer(taken)
+@router.get("/sessions/{session_id}/messages", responses=documented(404))
+async def list_messages(
+    house: HouseDep, session_id: RowId, caller: Annotated[Caller, needs("read")], limit: Limit = 50, after: After = None
+) -> Page[SessionMessage]:
+    """What was said, both ways, in its order."""
+    number = read_number(after)
 
-    @router.post("/sessions/{session_id}/cancel", responses=documented(404, 409))
-    async def cancel_session(session_id: RowId, caller: Annotated[Caller, door.needs("operate")]) -> Told:
-        """Stop the turn that runs, waits or is parked. Its worker can write nothing more, its messages are discarded,
-        and what waits behind it goes on. 409: there is none, or it has just ended."""
-        await operated(session_id, caller)
-        return Told(text=(await operations.cancel(house, caller.user_id, session_id)).text)
+    async def look(conn: AsyncConnection) -> list[tuple[Literal["in", "out"], AnyRow]]:
+        await session_of(conn, caller.user_id, session_id)
+        return await messages_page(conn, session_id, limit + 1, number)
 
-    @router.post("/sessions/{session_id}/reset", responses=documented(404, 409))
-    async def reset_session(session_id: RowId, caller: Annotated[Caller, door.needs("operate")]) -> Told:
-        """Let the conversation begin anew, in a new session, with all that waits; what the agent is at is given up.
-        409: it is closed, or a replay."""
-        await operated(session_id, caller)
-        return Told(text=(await operations.reset(house, caller.user_id, session_id)).text)
+    rows = await house.db.read(look)
+    return page(rows, limit, lambda one: _message(*one), lambda one: one[1].seq)
 
-    @router.post("/sessions/{session_id}/close", responses=documented(404, 409))
-    async def close_session(session_id: RowId, caller: Annotated[Caller, door.needs("operate")]) -> Told:
-        """End a session. What waits in it moves to the conversation's next one; a replay ends with all it was at.
-        409: it is closed, or in the middle of a turn, whose messages would be lost."""
-        await operated(session_id, caller)
-        return Told(text=(await operations.close(house, caller.user_id, session_id)).text)
 
-    async def operated(session_id: str, caller: Caller) -> None:
-        await house.db.read(lambda conn: session_of(conn, caller.user_id, session_id, Act.OPERATE))
+@router.post(
+    "/sessions/{session_id}/messages",
+    status_code=202,
+    response_model=AcceptedView,
+    responses=documented(404, 409),
+)
+async def say(
+    house: HouseDep, session_id: RowId, said: Saying, caller: Annotated[Caller, needs("send")], key: Key = None
+) -> Response:
+    """Say something in a session, in your name. The same `Idempotency-Key` is taken once. 409: the session cannot
+    be spoken to, or the key was used for something else."""
+    await house.db.read(lambda conn: session_of(conn, caller.user_id, session_id, Act.PRODUCE))
+    by, may_decide = caller.user_id, caller.may_decide
+    taken = await operations.say(house, by, session_id, said.text, message_id=key, may_decide=may_decide)
+    return accepted_answer(taken)
 
-    return router
+
+@router.post("/sessions/{session_id}/cancel", responses=documented(404, 409))
+async def cancel_session(house: HouseDep, session_id: RowId, caller: Annotated[Caller, needs("operate")]) -> Told:
+    """Stop the turn that runs, waits or is parked. Its worker can write nothing more, its messages are discarded,
+    and what waits behind it goes on. 409: there is none, or it has just ended."""
+    await operated(house, session_id, caller)
+    return Told(text=(await operations.cancel(house, caller.user_id, session_id)).text)
+
+
+@router.post("/sessions/{session_id}/reset", responses=documented(404, 409))
+async def reset_session(house: HouseDep, session_id: RowId, caller: Annotated[Caller, needs("operate")]) -> Told:
+    """Let the conversation begin anew, in a new session, with all that waits; what the agent is at is given up.
+    409: it is closed, or a replay."""
+    await operated(house, session_id, caller)
+    return Told(text=(await operations.reset(house, caller.user_id, session_id)).text)
+
+
+@router.post("/sessions/{session_id}/close", responses=documented(404, 409))
+async def close_session(house: HouseDep, session_id: RowId, caller: Annotated[Caller, needs("operate")]) -> Told:
+    """End a session. What waits in it moves to the conversation's next one; a replay ends with all it was at.
+    409: it is closed, or in the middle of a turn, whose messages would be lost."""
+    await operated(house, session_id, caller)
+    return Told(text=(await operations.close(house, caller.user_id, session_id)).text)
+
+
+async def operated(house: House, session_id: str, caller: Caller) -> None:
+    await house.db.read(lambda conn: session_of(conn, caller.user_id, session_id, Act.OPERATE))
 
 
 def session_view(row: AnyRow) -> SessionView:

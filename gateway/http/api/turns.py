@@ -11,12 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from gateway.http.api.forms import After, Limit, Page, RowId, excerpt, page, read_number
 from gateway.http.belongings import session_of, turn_of
-from gateway.http.callers import Caller, Doorkeeper
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import HouseDep
 from gateway.http.problems import documented
 from models.base import AnyRow
 from models.browsing import steps_page, turns_page
 from models.spending import Spent, usage_of_turns
-from workers.house import House
 
 _FACTS = ("id", "number", "status", "attempt", "provider", "provider_version", "model", "worker")
 _ENDING = ("error_class", "error", "started_at", "ended_at")
@@ -69,48 +69,48 @@ class StepView(BaseModel):
     ended_at: datetime | None
 
 
-def turn_routes(house: House, door: Doorkeeper) -> APIRouter:
-    router = APIRouter(tags=["turns"])
+router = APIRouter(tags=["turns"])
 
-    @router.get("/sessions/{session_id}/turns", responses=documented(404))
-    async def list_turns(
-        session_id: RowId, caller: Annotated[Caller, door.needs("read")], limit: Limit = 50, after: After = None
-    ) -> Page[TurnView]:
-        """In their order."""
-        number = read_number(after)
 
-        async def look(conn: AsyncConnection) -> tuple[list[AnyRow], dict[str, Spent]]:
-            await session_of(conn, caller.user_id, session_id)
-            rows = await turns_page(conn, session_id, limit + 1, number)
-            return rows, await usage_of_turns(conn, [row.id for row in rows])
+@router.get("/sessions/{session_id}/turns", responses=documented(404))
+async def list_turns(
+    house: HouseDep, session_id: RowId, caller: Annotated[Caller, needs("read")], limit: Limit = 50, after: After = None
+) -> Page[TurnView]:
+    """In their order."""
+    number = read_number(after)
 
-        rows, used = await house.db.read(look)
-        return page(rows, limit, lambda row: turn_view(row, used), lambda row: row.number)
+    async def look(conn: AsyncConnection) -> tuple[list[AnyRow], dict[str, Spent]]:
+        await session_of(conn, caller.user_id, session_id)
+        rows = await turns_page(conn, session_id, limit + 1, number)
+        return rows, await usage_of_turns(conn, [row.id for row in rows])
 
-    @router.get("/turns/{turn_id}", responses=documented(404))
-    async def show_turn(turn_id: RowId, caller: Annotated[Caller, door.needs("read")]) -> TurnView:
-        """One turn, and what it has used."""
+    rows, used = await house.db.read(look)
+    return page(rows, limit, lambda row: turn_view(row, used), lambda row: row.number)
 
-        async def look(conn: AsyncConnection) -> TurnView:
-            row = await turn_of(conn, caller.user_id, turn_id)
-            return turn_view(row, await usage_of_turns(conn, [row.id]))
 
-        return await house.db.read(look)
+@router.get("/turns/{turn_id}", responses=documented(404))
+async def show_turn(house: HouseDep, turn_id: RowId, caller: Annotated[Caller, needs("read")]) -> TurnView:
+    """One turn, and what it has used."""
 
-    @router.get("/turns/{turn_id}/steps", responses=documented(404))
-    async def list_steps(
-        turn_id: RowId, caller: Annotated[Caller, door.needs("read")], limit: Limit = 50, after: After = None
-    ) -> Page[StepView]:
-        """Its calls of models and tools, in their order."""
-        number = read_number(after)
+    async def look(conn: AsyncConnection) -> TurnView:
+        row = await turn_of(conn, caller.user_id, turn_id)
+        return turn_view(row, await usage_of_turns(conn, [row.id]))
 
-        async def look(conn: AsyncConnection) -> list[AnyRow]:
-            await turn_of(conn, caller.user_id, turn_id)
-            return await steps_page(conn, turn_id, limit + 1, number)
+    return await house.db.read(look)
 
-        return page(await house.db.read(look), limit, step_view, lambda row: row.number)
 
-    return router
+@router.get("/turns/{turn_id}/steps", responses=documented(404))
+async def list_steps(
+    house: HouseDep, turn_id: RowId, caller: Annotated[Caller, needs("read")], limit: Limit = 50, after: After = None
+) -> Page[StepView]:
+    """Its calls of models and tools, in their order."""
+    number = read_number(after)
+
+    async def look(conn: AsyncConnection) -> list[AnyRow]:
+        await turn_of(conn, caller.user_id, turn_id)
+        return await steps_page(conn, turn_id, limit + 1, number)
+
+    return page(await house.db.read(look), limit, step_view, lambda row: row.number)
 
 
 def turn_view(row: AnyRow, used: dict[str, Spent]) -> TurnView:

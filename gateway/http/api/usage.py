@@ -10,7 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.http.api.forms import Page
 from gateway.http.api.groups import OfAgent
 from gateway.http.belongings import agent_of
-from gateway.http.callers import Caller, Doorkeeper
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import DoorDep, HouseDep
 from gateway.http.problems import documented
 from models.spending import (
     DIMENSIONS,
@@ -21,7 +22,6 @@ from models.spending import (
     usage_by,
     usage_in_total,
 )
-from workers.house import House
 
 _ONE: Final = "|".join(DIMENSIONS)
 MOST_DAYS: Final = 3650
@@ -61,49 +61,52 @@ class BudgetView(BaseModel):
     left_usd: float
 
 
-def usage_routes(house: House, door: Doorkeeper) -> APIRouter:
-    router = APIRouter(tags=["usage"])
+router = APIRouter(tags=["usage"])
 
-    @router.get("/usage", responses=documented(404))
-    async def usage(
-        caller: Annotated[Caller, door.needs("read")],
-        by: Annotated[
-            str,
-            Query(
-                max_length=100,
-                pattern=rf"^({_ONE})(,({_ONE}))*$",
-                description=f"one or more of {', '.join(DIMENSIONS)}, with commas",
-            ),
-        ] = "agent,model",
-        days: Annotated[int, Query(ge=1, le=MOST_DAYS, description="today (UTC) and the days before")] = 7,
-        agent: OfAgent = None,
-        limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
-    ) -> UsageReport:
-        """Tokens, calls and cost of the agents that the caller may look at."""
-        names = list(dict.fromkeys(by.split(",")))
-        mine = (await door.reach(caller)).where
 
-        async def look(conn: AsyncConnection) -> tuple[datetime, list[Spent], Spent]:
-            group = await _group(conn, caller, agent)
-            start = await start_of_day(conn, days - 1)
-            rows = await usage_by(conn, names, start, agent_group_id=group, mine=mine, limit=limit + 1)
-            return start, rows, await usage_in_total(conn, start, agent_group_id=group, mine=mine)
+@router.get("/usage", responses=documented(404))
+async def usage(
+    house: HouseDep,
+    door: DoorDep,
+    caller: Annotated[Caller, needs("read")],
+    by: Annotated[
+        str,
+        Query(
+            max_length=100,
+            pattern=rf"^({_ONE})(,({_ONE}))*$",
+            description=f"one or more of {', '.join(DIMENSIONS)}, with commas",
+        ),
+    ] = "agent,model",
+    days: Annotated[int, Query(ge=1, le=MOST_DAYS, description="today (UTC) and the days before")] = 7,
+    agent: OfAgent = None,
+    limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
+) -> UsageReport:
+    """Tokens, calls and cost of the agents that the caller may look at."""
+    names = list(dict.fromkeys(by.split(",")))
+    mine = (await door.reach(caller)).where
 
-        start, rows, total = await house.db.read(look)
-        shown = [UsageRow(key=dict(zip(names, row.key, strict=True)), **_figures(row)) for row in rows[:limit]]
-        return UsageReport(since=start, rows=shown, more=len(rows) > limit, total=Figures(**_figures(total)))
+    async def look(conn: AsyncConnection) -> tuple[datetime, list[Spent], Spent]:
+        group = await _group(conn, caller, agent)
+        start = await start_of_day(conn, days - 1)
+        rows = await usage_by(conn, names, start, agent_group_id=group, mine=mine, limit=limit + 1)
+        return start, rows, await usage_in_total(conn, start, agent_group_id=group, mine=mine)
 
-    @router.get("/budgets", responses=documented(404))
-    async def budgets(caller: Annotated[Caller, door.needs("read")], agent: OfAgent = None) -> Page[BudgetView]:
-        """Today's budgets (UTC). A person's or a task's share is listed once it has been used."""
-        mine = (await door.reach(caller)).where
+    start, rows, total = await house.db.read(look)
+    shown = [UsageRow(key=dict(zip(names, row.key, strict=True)), **_figures(row)) for row in rows[:limit]]
+    return UsageReport(since=start, rows=shown, more=len(rows) > limit, total=Figures(**_figures(total)))
 
-        async def look(conn: AsyncConnection) -> list[BudgetState]:
-            return await budget_states(conn, await _group(conn, caller, agent), mine=mine)
 
-        return Page(items=[_budget(state) for state in await house.db.read(look)])
+@router.get("/budgets", responses=documented(404))
+async def budgets(
+    house: HouseDep, door: DoorDep, caller: Annotated[Caller, needs("read")], agent: OfAgent = None
+) -> Page[BudgetView]:
+    """Today's budgets (UTC). A person's or a task's share is listed once it has been used."""
+    mine = (await door.reach(caller)).where
 
-    return router
+    async def look(conn: AsyncConnection) -> list[BudgetState]:
+        return await budget_states(conn, await _group(conn, caller, agent), mine=mine)
+
+    return Page(items=[_budget(state) for state in await house.db.read(look)])
 
 
 async def _group(conn: AsyncConnection, caller: Caller, agent: str | None) -> str | None:

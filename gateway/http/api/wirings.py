@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from gateway.http.api.forms import After, Limit, Page, RowId, Told, page, sensible
 from gateway.http.api.groups import FolderName
 from gateway.http.belongings import agent_of, wiring_of
-from gateway.http.callers import Caller, Doorkeeper
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import DoorDep, HouseDep
 from gateway.http.problems import documented
 from models.base import AnyRow
 from models.groups import wiring_at, wirings_page
 from workers.access import Act
-from workers.house import House
 from workers.operations.wirings import (
     MAX_PRIORITY,
     FollowUp,
@@ -78,40 +78,40 @@ class NewWiring(BaseModel):
         )
 
 
-def wiring_routes(house: House, door: Doorkeeper) -> APIRouter:
-    router = APIRouter(tags=["wirings"])
+router = APIRouter(tags=["wirings"])
 
-    @router.get("/wirings")
-    async def list_wirings(
-        caller: Annotated[Caller, door.needs("read")], limit: Limit = 50, after: After = None
-    ) -> Page[WiringView]:
-        """Where the caller's agents listen, the oldest first. In a place, who has the highest priority is asked
-        first."""
-        mine = (await door.reach(caller)).where
-        rows = await house.db.read(lambda conn: wirings_page(conn, mine, limit + 1, after))
-        return page(rows, limit, wiring_view, lambda row: row.id)
 
-    @router.put("/wirings", responses=documented(404))
-    async def wire(given: NewWiring, caller: Annotated[Caller, door.needs("admin")]) -> WiringView:
-        """Let an agent listen in a place. For owners and global admins."""
-        await house.db.read(lambda conn: agent_of(conn, caller.user_id, given.agent, Act.CONFIGURE))
-        place = (given.channel, given.chat)
-        with sensible():
-            await put_wiring(house, caller.user_id, given.agent, *place, given.listening(), given.strangers)
-        row = await house.db.read(lambda conn: wiring_at(conn, given.agent, *place))
-        if row is None:  # somebody has taken it away again
-            raise HTTPException(404, NONE)
-        return wiring_view(row)
+@router.get("/wirings")
+async def list_wirings(
+    house: HouseDep, door: DoorDep, caller: Annotated[Caller, needs("read")], limit: Limit = 50, after: After = None
+) -> Page[WiringView]:
+    """Where the caller's agents listen, the oldest first. In a place, who has the highest priority is asked
+    first."""
+    mine = (await door.reach(caller)).where
+    rows = await house.db.read(lambda conn: wirings_page(conn, mine, limit + 1, after))
+    return page(rows, limit, wiring_view, lambda row: row.id)
 
-    @router.delete("/wirings/{wiring_id}", responses=documented(404))
-    async def remove_wiring(wiring_id: RowId, caller: Annotated[Caller, door.needs("admin")]) -> Told:
-        """Let an agent listen in a place no more. What was said there stays. For owners and global admins."""
-        row = await house.db.read(lambda conn: wiring_of(conn, caller.user_id, wiring_id, Act.CONFIGURE))
-        if not await unwire(house, caller.user_id, row.agent_group_id, row.channel_type, row.platform_id):
-            raise HTTPException(404, NONE)
-        return Told(text=f"{row.folder} no longer listens on {row.channel_type} {row.platform_id}")
 
-    return router
+@router.put("/wirings", responses=documented(404))
+async def wire(house: HouseDep, given: NewWiring, caller: Annotated[Caller, needs("admin")]) -> WiringView:
+    """Let an agent listen in a place. For owners and global admins."""
+    await house.db.read(lambda conn: agent_of(conn, caller.user_id, given.agent, Act.CONFIGURE))
+    place = (given.channel, given.chat)
+    with sensible():
+        await put_wiring(house, caller.user_id, given.agent, *place, given.listening(), given.strangers)
+    row = await house.db.read(lambda conn: wiring_at(conn, given.agent, *place))
+    if row is None:  # somebody has taken it away again
+        raise HTTPException(404, NONE)
+    return wiring_view(row)
+
+
+@router.delete("/wirings/{wiring_id}", responses=documented(404))
+async def remove_wiring(house: HouseDep, wiring_id: RowId, caller: Annotated[Caller, needs("admin")]) -> Told:
+    """Let an agent listen in a place no more. What was said there stays. For owners and global admins."""
+    row = await house.db.read(lambda conn: wiring_of(conn, caller.user_id, wiring_id, Act.CONFIGURE))
+    if not await unwire(house, caller.user_id, row.agent_group_id, row.channel_type, row.platform_id):
+        raise HTTPException(404, NONE)
+    return Told(text=f"{row.folder} no longer listens on {row.channel_type} {row.platform_id}")
 
 
 def wiring_view(row: AnyRow) -> WiringView:

@@ -13,7 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from gateway.http.api.forms import After, Limit, Page, RowId, Told, excerpt, page
 from gateway.http.api.usage import Figures
 from gateway.http.belongings import workflow_of
-from gateway.http.callers import Caller, Doorkeeper
+from gateway.http.callers import Caller, needs
+from gateway.http.dependencies import DoorDep, HouseDep
 from gateway.http.problems import documented
 from gateway.workflow_data import workflow_data, workflow_facts
 from models.workflows import workflows_page
@@ -150,58 +151,62 @@ class Restart(BaseModel):
     minutes: float = Field(MINUTES, ge=1, le=MAX_MINUTES, description="so long it may take from now on")
 
 
-def workflow_routes(house: House, door: Doorkeeper) -> APIRouter:
-    router = APIRouter(tags=["workflows"])
+router = APIRouter(tags=["workflows"])
 
-    @router.get("/workflows")
-    async def list_workflows(
-        caller: Annotated[Caller, door.needs("read")],
-        status: Status | None = None,
-        limit: Limit = 50,
-        after: After = None,
-    ) -> Page[ShownWorkflow]:
-        """Workflows, the latest first."""
-        mine = (await door.reach(caller)).where
-        rows = await house.db.read(lambda conn: workflows_page(conn, mine, limit + 1, after, status=status))
-        return page(rows, limit, lambda row: ShownWorkflow(**workflow_facts(row)), lambda row: row.id)
 
-    @router.get("/workflows/{workflow_id}", responses=documented(404))
-    async def show_workflow(workflow_id: RowId, caller: Annotated[Caller, door.needs("read")]) -> WholeWorkflow:
-        """All of one: who does what, its tasks and stages, what waits for somebody, and what it has cost."""
-        data = workflow_data(await _view(house, caller, workflow_id))
-        for stage in data["stages"]:
-            stage["output"], stage["cut"] = excerpt(stage["output"])
-        return WholeWorkflow(**data)
+@router.get("/workflows")
+async def list_workflows(
+    house: HouseDep,
+    door: DoorDep,
+    caller: Annotated[Caller, needs("read")],
+    status: Status | None = None,
+    limit: Limit = 50,
+    after: After = None,
+) -> Page[ShownWorkflow]:
+    """Workflows, the latest first."""
+    mine = (await door.reach(caller)).where
+    rows = await house.db.read(lambda conn: workflows_page(conn, mine, limit + 1, after, status=status))
+    return page(rows, limit, lambda row: ShownWorkflow(**workflow_facts(row)), lambda row: row.id)
 
-    @router.get(
-        "/workflows/{workflow_id}/diff",
-        response_class=PlainTextResponse,
-        responses=documented(404),
-    )
-    async def show_workflow_diff(
-        workflow_id: RowId, caller: Annotated[Caller, door.needs("read")]
-    ) -> PlainTextResponse:
-        """The change: the whole, or until there is one, what each task has. Of a very long one the beginning; empty:
-        nothing was changed yet. As agents have written it: not for a terminal."""
-        view = await _view(house, caller, workflow_id)
-        return PlainTextResponse(view.diff, headers={"X-Content-Type-Options": "nosniff"})
 
-    @router.post("/workflows/{workflow_id}/cancel", responses=documented(404, 409))
-    async def cancel_workflow(workflow_id: RowId, caller: Annotated[Caller, door.needs("operate")]) -> Told:
-        """Stop it: all that runs for it is given up, and nothing is merged. 409: it is over already."""
-        await house.db.read(lambda conn: workflow_of(conn, caller.user_id, workflow_id, Act.OPERATE))
-        return Told(text=(await operations.cancel(house, caller.user_id, workflow_id)).text)
+@router.get("/workflows/{workflow_id}", responses=documented(404))
+async def show_workflow(house: HouseDep, workflow_id: RowId, caller: Annotated[Caller, needs("read")]) -> WholeWorkflow:
+    """All of one: who does what, its tasks and stages, what waits for somebody, and what it has cost."""
+    data = workflow_data(await _view(house, caller, workflow_id))
+    for stage in data["stages"]:
+        stage["output"], stage["cut"] = excerpt(stage["output"])
+    return WholeWorkflow(**data)
 
-    @router.post("/workflows/{workflow_id}/restart", responses=documented(404, 409))
-    async def restart_workflow(
-        workflow_id: RowId, caller: Annotated[Caller, door.needs("operate")], given: Restart | None = None
-    ) -> Told:
-        """Let it go on where it stopped: what is done stays done. 409: it runs, or has reached its goal."""
-        await house.db.read(lambda conn: workflow_of(conn, caller.user_id, workflow_id, Act.OPERATE))
-        minutes = (given or Restart()).minutes
-        return Told(text=(await operations.restart(house, caller.user_id, workflow_id, minutes=minutes)).text)
 
-    return router
+@router.get(
+    "/workflows/{workflow_id}/diff",
+    response_class=PlainTextResponse,
+    responses=documented(404),
+)
+async def show_workflow_diff(
+    house: HouseDep, workflow_id: RowId, caller: Annotated[Caller, needs("read")]
+) -> PlainTextResponse:
+    """The change: the whole, or until there is one, what each task has. Of a very long one the beginning; empty:
+    nothing was changed yet. As agents have written it: not for a terminal."""
+    view = await _view(house, caller, workflow_id)
+    return PlainTextResponse(view.diff, headers={"X-Content-Type-Options": "nosniff"})
+
+
+@router.post("/workflows/{workflow_id}/cancel", responses=documented(404, 409))
+async def cancel_workflow(house: HouseDep, workflow_id: RowId, caller: Annotated[Caller, needs("operate")]) -> Told:
+    """Stop it: all that runs for it is given up, and nothing is merged. 409: it is over already."""
+    await house.db.read(lambda conn: workflow_of(conn, caller.user_id, workflow_id, Act.OPERATE))
+    return Told(text=(await operations.cancel(house, caller.user_id, workflow_id)).text)
+
+
+@router.post("/workflows/{workflow_id}/restart", responses=documented(404, 409))
+async def restart_workflow(
+    house: HouseDep, workflow_id: RowId, caller: Annotated[Caller, needs("operate")], given: Restart | None = None
+) -> Told:
+    """Let it go on where it stopped: what is done stays done. 409: it runs, or has reached its goal."""
+    await house.db.read(lambda conn: workflow_of(conn, caller.user_id, workflow_id, Act.OPERATE))
+    minutes = (given or Restart()).minutes
+    return Told(text=(await operations.restart(house, caller.user_id, workflow_id, minutes=minutes)).text)
 
 
 async def _view(house: House, caller: Caller, workflow_id: str) -> WorkflowView:
