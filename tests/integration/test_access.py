@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, update
 
-from adapters.channel_port import InboundMessage
-from adapters.channels.fake import FakeChannel
 from adapters.registry import Drivers, Registry
 from models import (
     AgentGroup,
@@ -23,7 +21,7 @@ from models import (
 )
 from models.base import now
 from tests.support.cards import Platform, press
-from tests.support.fake_platform import CHANNEL, hear, make, reach, said_to, wire
+from tests.support.fake_platform import CHANNEL, RegisteringChannel, hear, make, reach, said_to, wire
 from tests.support.fleet import Fleet, MakeFleet
 from workers.access import Standing, standing_of, user_id_of
 from workers.consent import strangers
@@ -401,18 +399,9 @@ async def test_a_platform_cannot_make_a_text_a_command_to_a_program(fleet: Fleet
 # --- auto-registration --------------------------------------------------------------------------------------------
 
 
-class Greeter(FakeChannel):
-    """Gives direct chats, and places where it is mentioned, to an agent."""
-
-    agent = "demo"
-
-    def registers(self, message: InboundMessage, *, known: bool) -> str | None:
-        return self.agent if known and (message.is_direct or message.is_mention) else None
-
-
 @pytest.fixture
 async def greeting(make_fleet: MakeFleet) -> Fleet:
-    fleet = await make_fleet(Registry(channels=Drivers("channel", {"fake": Greeter()})))
+    fleet = await make_fleet(Registry(channels=Drivers("channel", {"fake": RegisteringChannel()})))
     group = await fleet.add_group(script="heard: {texts}")
     await fleet.add_group("other")
     await make(fleet, "ada", "member", group)
@@ -451,6 +440,6 @@ async def test_strangers_register_nothing(greeting: Fleet, chat: str) -> None:
 
 @pytest.mark.spec("C4")
 async def test_a_channel_that_names_no_agent_of_ours_registers_nothing(greeting: Fleet, monkeypatch: Any) -> None:
-    monkeypatch.setattr(Greeter, "agent", "nobody")
+    monkeypatch.setattr(RegisteringChannel, "agent", "nobody")
     with pytest.raises(RefusedError, match="no agent is wired"):
         await hear(greeting, "hello", "ada", "dm-ada")

@@ -8,12 +8,12 @@ from sqlalchemy import update
 
 from models import AgentGroup, MessageIn, Session
 from models.lookup import short
-from tests.integration.test_task_tools import tool_registry
 from tests.support.api_fleet import model_api
 from tests.support.fake_platform import hear, make, wire
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import rule
 from tests.support.model_api import script as model_script
+from tests.support.tool_calls import tool_registry
 from workers.intake import briefing
 from workers.operations import sessions
 

@@ -19,8 +19,7 @@ from models.fleet import report_alive
 from models.listeners import claim_listener, store_cursor
 from models.sign_ins import find_visitor, sign_in, sign_out, use_link
 from models.tokens import SCOPES, find_bearer
-from tests.integration import test_commands
-from tests.integration.test_commands import Cli
+from tests.support.command_line import Cli
 from tests.support.fake_platform import hear
 from tests.support.file_channel import LISTENS_TO, Feed
 from tests.support.fleet import Fleet, MakeFleet
@@ -28,7 +27,6 @@ from tests.support.open_gateway import wire
 from workers.access import Standing, standing_of
 from workers.front_desk import say
 
-cli = test_commands.cli
 SCRIPTED = Drivers[AnyProvider]("provider", {"scripted": ScriptedProvider()})  # programs take a while to be found
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 

@@ -10,12 +10,10 @@ from sqlalchemy import update
 from models import AgentGroupMember, Invitation, MessageIn, MessageOut, Rejected, UserDm, UserRole, WrongCode
 from models.base import Base, now
 from models.people import owner_addresses
-from tests.integration.test_commands import Cli, cli
+from tests.support.command_line import Cli
 from tests.support.fake_platform import hear, make, said_to, wire
 from tests.support.fleet import Fleet
 from workers.intake.codes import ALPHABET, MAX_WRONG, WRONG, codes_in, invite, new_code
-
-__all__ = ["cli"]
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 

@@ -10,11 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from models import Approval, Card, PendingQuestion
 from models.people import grant, remember_user
-from tests.integration.test_commands import ASKS
-from tests.integration.test_listening import until
 from tests.support.cards import SCRIPT, Launcher, Platform, press
+from tests.support.conditions import wait_for_condition
 from tests.support.fake_platform import hear, make, reach, wire
 from tests.support.fleet import Fleet, MakeFleet
+from tests.support.scripts import QUESTION_SCRIPT
 from workers.consent import strangers
 from workers.consent.requests import code_of, put_request
 from workers.consent.strangers import let_in
@@ -60,7 +60,7 @@ async def waits_or_ends(fleet: Fleet, task: asyncio.Task[Any]) -> bool:
 @SQLITE
 async def test_an_old_message_that_comes_again_answers_nothing(make_fleet: MakeFleet) -> None:
     fleet = await make_fleet()
-    await wire(fleet, await fleet.add_group(script=ASKS), "dm-ada")
+    await wire(fleet, await fleet.add_group(script=QUESTION_SCRIPT), "dm-ada")
     await make(fleet, "ada", "owner")
     first = await hear(fleet, "1", "ada", "dm-ada", message_id="m-1")
     await fleet.settle_down()  # the agent asks Ada something, and "1" would be her answer
@@ -103,7 +103,7 @@ async def test_two_copies_at_once_go_to_one_agent_although_the_way_changes(fleet
     await held.reached.wait()  # and found its way
     await wire(fleet, second, priority=5)
     late = asyncio.create_task(hear(fleet, "hello", "ada", message_id="m-1"))
-    await until(lambda: waits_or_ends(fleet, late))
+    await wait_for_condition(lambda: waits_or_ends(fleet, late))
     held.go.set()
     assert [one.duplicate for one in await asyncio.gather(early, late)] == [False, True]
     assert [row.agent_group_id for row in await fleet.inbox()] == [first]
@@ -124,7 +124,7 @@ async def test_of_two_copies_at_once_none_is_a_message_if_one_was_an_answer(flee
     early = asyncio.create_task(hear(fleet, words, "ada", "dm-ada", message_id="m-1"))
     await held.reached.wait()
     late = asyncio.create_task(hear(fleet, words, "ada", "dm-ada", message_id="m-1"))
-    await until(lambda: waits_or_ends(fleet, late))
+    await wait_for_condition(lambda: waits_or_ends(fleet, late))
     held.go.set()
     assert [one.handled for one in await asyncio.gather(early, late)] == ["answer", "before"]
     assert [row.content["text"] for row in await fleet.inbox()] == ["go"]
@@ -166,7 +166,7 @@ async def test_whoever_is_let_in_while_their_first_message_is_stored_does_not_wa
     message = asyncio.create_task(hear(fleet, "hello", "eve"))
     await held.reached.wait()
     letting = asyncio.create_task(fleet.db.transact(let_them_in))
-    await until(lambda: waits_or_ends(fleet, letting))
+    await wait_for_condition(lambda: waits_or_ends(fleet, letting))
     held.go.set()
     await asyncio.gather(message, letting)
     assert [row.status for row in await fleet.inbox()] == ["pending"]

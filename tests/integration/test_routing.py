@@ -8,14 +8,13 @@ import pytest
 from gateway.cli import desk
 from models import AgentGroup, Engagement, MessagingGroup, Wiring
 from models.base import Base
-from tests.integration.test_commands import Cli, cli
+from tests.support.command_line import Cli
 from tests.support.fake_platform import ROOM, hear, make, wire
 from tests.support.fleet import Fleet
 from workers.refusals import RefusedError
 
 pytestmark = pytest.mark.both_databases
 
-__all__ = ["cli"]
 
 STICKY: dict[str, Any] = {"trigger_rules": {"mentionOnly": True, "sticky": True}, "session_mode": "per-thread"}
 

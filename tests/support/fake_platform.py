@@ -4,6 +4,8 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.channel_port import InboundMessage
+from adapters.channels.fake import FakeChannel
 from models.base import new_id
 from models.groups import Wiring, ensure_messaging_group, set_place
 from models.people import grant, remember_dm, remember_user
@@ -74,3 +76,12 @@ async def said_to(fleet: Fleet, chat: str = ROOM) -> list[str]:
 
 def _by_time(row: Any) -> Any:
     return row.created_at, row.id
+
+
+class RegisteringChannel(FakeChannel):
+    """Gives direct chats, and places where it is mentioned, to an agent."""
+
+    agent = "demo"
+
+    def registers(self, message: InboundMessage, *, known: bool) -> str | None:
+        return self.agent if known and (message.is_direct or message.is_mention) else None
