@@ -1,6 +1,7 @@
 """Showing that an agent is at work, and taking it away again."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -77,12 +78,15 @@ async def test_says_what_the_agent_is_at_and_since_when(make_fleet: MakeFleet, m
         await enough.wait()
         return "at last"
 
+    def shows(doing: str) -> bool:
+        return (channel.typing.get("room") or "").startswith(f"{doing}, since ")
+
     channel = Watched()
     tool = Tool("slow", "Takes long.", NoArguments, slow)
     fleet = await start(make_fleet, channel, "- play: [{tool: slow}, {listen: 60}]", slow=tool)
     turn = asyncio.create_task(fleet.answer_wakes())
     for doing, stop in (("slow", enough.set), ("calling model", turn.cancel)):
-        await wait_for_condition(lambda doing=doing: (channel.typing.get("room") or "").startswith(f"{doing}, since "))
+        await wait_for_condition(partial(shows, doing))
         [session] = await fleet.sessions()
         assert channel.typing["room"] == f"{doing}, since {session.activity_since:%H:%M:%S}Z"
         stop()
