@@ -46,7 +46,7 @@ class Outcome:
             f"tools: {len(ledger.steps)} calls, {unknown} begun by a worker that died and not repeated",
             f"out: {len(ledger.outbox)} replies in {len(ledger.arrivals)} requests, "
             f"{ledger.repeated_keys} repeated under their own key; the receiver was {conducts}",
-            f"wake-ups and deliveries doubled: {self.fleet.duplicator.doubled}; brought back by an operator: {len(self.revived)}; "
+            f"tasks doubled: {self.fleet.duplicator.doubled}; brought back by an operator: {len(self.revived)}; "
             f"refused to start without a database: {self.fleet.processes.refused_to_start}",
             f"seconds: {self.start_seconds:.1f} to start, {self.scale.storm_seconds:g} of storm, "
             f"{self.drain_seconds:.1f} to drain, {self.seconds:.1f} in all",
