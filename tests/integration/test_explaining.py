@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from adapters.registry import Drivers, Registry
 from models.base import new_id
-from tests.support.fake_platform import RegisteringChannel, hear, make, wire
+from tests.support.fake_platform import RegisteringChannel, grant_role, post_message, wire
 from tests.support.fleet import Fleet, MakeFleet
 from workers.intake.explaining import explain
 from workers.intake.incoming import parse_incoming
@@ -58,7 +58,7 @@ class Asked:
         told = await self.fleet.db.read(lambda conn: explain(conn, runtime.registry, runtime.settings, visit))
         how = {"thread_id": thread, "is_mention": mention, "direct": direct, "trusted": trusted}
         try:
-            accepted = await hear(self.fleet, text, sender, chat, **how)
+            accepted = await post_message(self.fleet, text, sender, chat, **how)
         except RefusedError:
             assert told["outcome"] == "refused", told
             return
@@ -75,9 +75,9 @@ class Asked:
     async def prepare(self) -> None:
         fleet = self.fleet
         self.demo, self.boss = await fleet.add_group("demo"), await fleet.add_group("boss")
-        await make(fleet, "member", "member", self.demo)
-        await make(fleet, "boss-member", "member", self.boss)
-        await make(fleet, "owner", "owner")
+        await grant_role(fleet, "member", "member", self.demo)
+        await grant_role(fleet, "boss-member", "member", self.boss)
+        await grant_role(fleet, "owner", "owner")
         for policy in POLICIES:
             for number, rules in enumerate(RULES):
                 await wire(fleet, self.demo, f"{policy}-{number}", policy=policy, **rules)

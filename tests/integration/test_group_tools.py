@@ -12,8 +12,8 @@ from adapters.errors import ToolError
 from adapters.policy import Policy
 from models import AgentGroup, Approval, MessagingGroup, UserRole, Wiring
 from tests.support.agent_registration import GARDENER, register_agent
+from tests.support.fake_platform import grant_role
 from tests.support.fleet import Fleet, MakeFleet
-from tests.support.local_users import grant_role
 from tests.support.tool_calls import fetch_answer, make_calls, script_calls, tool_registry
 from workers.actions import groups
 from workers.actions.caller import Caller
@@ -24,7 +24,7 @@ from workers.consent.approvals import decide
 async def fleet(make_fleet: MakeFleet) -> Fleet:
     fleet = await make_fleet(tool_registry())
     await fleet.add_group()
-    await grant_role(fleet.db, "olga", "owner")
+    await grant_role(fleet, "olga", "owner", channel="local")
     return fleet
 
 
@@ -47,7 +47,7 @@ async def test_an_agent_is_made_and_listens(fleet: Fleet) -> None:
 
 @pytest.mark.spec("T4", "D4")
 async def test_a_global_admin_may_too_and_the_rest_has_defaults(fleet: Fleet) -> None:
-    await grant_role(fleet.db, "gus", "admin")
+    await grant_role(fleet, "gus", "admin", channel="local")
     least = {"name": "x", "folder": "x", "platform_id": "inbox", "channel_type": "local"}
     assert await register_agent(fleet, least, "gus") == "made agent x; it listens on local inbox"
     [made] = [row for row in await fleet.rows(AgentGroup) if row.folder == "x"]
@@ -67,14 +67,14 @@ async def test_without_approval_nothing_is_made(fleet: Fleet) -> None:
 @pytest.mark.spec("T4", "D4")
 async def test_an_admin_of_one_agent_may_not_make_others(fleet: Fleet) -> None:
     [demo] = await fleet.rows(AgentGroup)
-    await grant_role(fleet.db, "sam", "admin", demo.id)
+    await grant_role(fleet, "sam", "admin", demo.id, channel="local")
     assert "only owners and global admins may make agents" in await register_agent(fleet, GARDENER, "sam")
     assert len(await fleet.rows(AgentGroup)) == 1
 
 
 @pytest.mark.spec("T4")
 async def test_somebody_who_loses_the_role_before_it_is_approved_has_lost_it(fleet: Fleet) -> None:
-    await grant_role(fleet.db, "gus", "admin")
+    await grant_role(fleet, "gus", "admin", channel="local")
     await script_calls(fleet, ("register_agent_group", GARDENER))
     accepted = await fleet.send("make one", sender_id="gus")
     assert await fleet.answer_wakes() == ["parked"]

@@ -12,7 +12,7 @@ from sqlalchemy import update
 
 from models import Audit, Session, Step
 from models.base import now
-from tests.support.fake_platform import hear
+from tests.support.fake_platform import post_message
 from tests.support.fleet import Fleet
 from tests.support.steered_fleet import ANSWER_PREFIXES, fetch_answers, fetch_sessions, fleet, hold_conversation
 from tests.support.tool_calls import script_calls
@@ -35,7 +35,7 @@ async def _killed(fleet: Fleet, session_id: str, point: str) -> None:
 async def test_what_a_killed_worker_steered_is_done_once(fleet: Fleet, act: str, point: str) -> None:
     old = await hold_conversation(fleet, "one")
     await script_calls(fleet, ("steer_session", {"act": act, "sessionId": old}), group="boss")
-    asked = await hear(fleet, "do it", "ada", "office")
+    asked = await post_message(fleet, "do it", "ada", "office")
     fleet.bells.wakes.clear()
     await _killed(fleet, asked.session_id, point)
     [step] = await fleet.rows(Step)

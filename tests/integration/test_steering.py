@@ -15,7 +15,7 @@ from models.base import new_id, now
 from models.lookup import short
 from models.turns import count_steps, finish_step
 from models.upsert import insert_ignoring
-from tests.support.fake_platform import hear, make
+from tests.support.fake_platform import grant_role, post_message
 from tests.support.fleet import Fleet
 from tests.support.steered_fleet import ANSWER_PREFIXES, fetch_answers, fetch_sessions, fleet, hold_conversation
 from tests.support.tool_calls import YEARLY, fetch_answer, fetch_tasks, script_calls
@@ -40,7 +40,7 @@ async def change_worker(fleet: Fleet) -> None:
 async def boss(fleet: Fleet, sender: str = "ada", chat: str = "office", **arguments: Any) -> str:
     """What the supervisor was told when somebody asked it for this; nothing that it set off has run yet."""
     await script_calls(fleet, ("steer_session", arguments), group="boss")
-    accepted = await hear(fleet, "do it", sender, chat)
+    accepted = await post_message(fleet, "do it", sender, chat)
     own = [wake for wake in fleet.bells.wakes if wake[0] == accepted.session_id]
     fleet.bells.wakes = [wake for wake in fleet.bells.wakes if wake[0] != accepted.session_id]
     for session_id, provider in own:
@@ -85,10 +85,10 @@ async def test_what_is_said_again_is_said_in_nobodys_name(fleet: Fleet) -> None:
 async def test_what_waits_comes_behind_what_is_said_again_and_what_runs_is_given_up(fleet: Fleet) -> None:
     old = await hold_conversation(fleet, "one")
     runtime = fleet.runtime
-    await hear(fleet, "two", "ada", thread_id="t1")
+    await post_message(fleet, "two", "ada", thread_id="t1")
     await fleet.db.transact(lambda conn: open_next(conn, runtime.registry, runtime.settings, old, "busy", None))
     fleet.bells.wakes.clear()
-    await hear(fleet, "three", "ada", thread_id="t1")
+    await post_message(fleet, "three", "ada", thread_id="t1")
     await change_worker(fleet)
     await boss(fleet, act="again", sessionId=old)
     assert fleet.bells.nudges == [old], "whoever runs it is told to stop"
@@ -134,7 +134,7 @@ async def test_all_conversations_of_an_agent_with_people_at_once(fleet: Fleet) -
         await hold_conversation(fleet, f"in {thread}", thread=thread)
     await fleet.execute(update(AgentGroup).where(AgentGroup.folder == "boss").values(config=_may(agents=["worker"])))
     await script_calls(fleet, ("send_to_agent", {"agentGroupId": "worker", "text": "hello"}), group="boss")
-    await hear(fleet, "greet it", "ada", "office")
+    await post_message(fleet, "greet it", "ada", "office")
     await fleet.settle_down()
     assert len(await fetch_sessions(fleet, "worker")) == 3
     await change_worker(fleet)
@@ -160,13 +160,13 @@ def _may(**policy: Any) -> dict[str, Any]:
 async def test_everybody_the_turn_answers_must_be_an_admin_of_the_other_agent(fleet: Fleet, role: str) -> None:
     old = await hold_conversation(fleet, "one")
     groups = {row.folder: row.id for row in await fleet.rows(AgentGroup)}
-    await make(fleet, "bob", "member", groups["boss"])
+    await grant_role(fleet, "bob", "member", groups["boss"])
     if role == "member":
-        await make(fleet, "bob", "member", groups["worker"])
+        await grant_role(fleet, "bob", "member", groups["worker"])
     if role == "admin of boss":
-        await make(fleet, "bob", "admin", groups["boss"])
+        await grant_role(fleet, "bob", "admin", groups["boss"])
     if role == "admin and a stranger":
-        await hear(fleet, "me too", "ada", "office")
+        await post_message(fleet, "me too", "ada", "office")
         fleet.bells.wakes.clear()
     if role == "nobody":  # a producer of the operator's own that names no sender
         await script_calls(fleet, ("steer_session", {"act": "reset", "sessionId": old}), group="boss")
@@ -175,7 +175,7 @@ async def test_everybody_the_turn_answers_must_be_an_admin_of_the_other_agent(fl
         told = await fetch_answer(fleet, accepted.message_id)
     else:
         await script_calls(fleet, ("steer_session", {"act": "reset", "sessionId": old}), group="boss")
-        accepted = await hear(fleet, "do it", "bob", "office")
+        accepted = await post_message(fleet, "do it", "bob", "office")
         assert await fleet.wake(accepted.session_id) == "completed"
         told = await fetch_answer(fleet, accepted.message_id)
     assert told.startswith("only admins of worker may have its sessions reset or replayed")
@@ -186,7 +186,7 @@ async def test_everybody_the_turn_answers_must_be_an_admin_of_the_other_agent(fl
 @pytest.mark.parametrize("who", ["global admin", "owner"])
 async def test_owners_and_global_admins_may(fleet: Fleet, who: str) -> None:
     old = await hold_conversation(fleet, "one")
-    await make(fleet, "zoe", "owner" if who == "owner" else "admin")
+    await grant_role(fleet, "zoe", "owner" if who == "owner" else "admin")
     assert "has begun anew" in await boss(fleet, "zoe", act="reset", sessionId=old)
 
 
@@ -204,14 +204,14 @@ async def test_in_a_scheduled_run_nobody_is_there_to_ask(fleet: Fleet) -> None:
 
 async def ask_boss(fleet: Fleet, *calls: Any) -> None:
     await script_calls(fleet, *calls, group="boss")
-    await hear(fleet, "go", "ada", "office")
+    await post_message(fleet, "go", "ada", "office")
     await fleet.settle_down()
 
 
 async def test_only_agents_that_the_policy_names(fleet: Fleet) -> None:
     old = await hold_conversation(fleet, "one")
     other = await fleet.add_group("other")
-    await make(fleet, "ada", "admin", other)
+    await grant_role(fleet, "ada", "admin", other)
     theirs = (await fleet.send("hi", agent_group="other")).session_id
     await fleet.settle_down()
     for handle in (theirs, "00000000"):
@@ -239,8 +239,8 @@ async def test_its_own_session_is_not_steered(fleet: Fleet) -> None:
     everything = {"policy": {"steers": ["*"]}}
     await fleet.execute(update(AgentGroup).where(AgentGroup.folder == "boss").values(config=everything))
     groups = {row.folder: row.id for row in await fleet.rows(AgentGroup)}
-    await make(fleet, "ada", "admin", groups["boss"])
-    own = (await hear(fleet, "hello", "ada", "office")).session_id
+    await grant_role(fleet, "ada", "admin", groups["boss"])
+    own = (await post_message(fleet, "hello", "ada", "office")).session_id
     await fleet.settle_down()
     assert await boss(fleet, act="reset", sessionId=own) == (
         "that is this session: reset_session begins it anew, and you are in the middle of it"
@@ -265,7 +265,7 @@ async def test_within_a_replay_nobody_is_steered(fleet: Fleet) -> None:
 async def test_done_twice_by_one_step_it_is_done_once(fleet: Fleet) -> None:
     """The answer of a commit is lost, and the transaction is run again from its start."""
     await hold_conversation(fleet, "one")
-    await hear(fleet, "do it", "ada", "office")
+    await post_message(fleet, "do it", "ada", "office")
     [session] = await fetch_sessions(fleet, "boss")
     runtime = fleet.runtime
     turn = await fleet.db.transact(

@@ -16,8 +16,8 @@ from adapters.tool_port import Tool, ToolArguments, ToolContext
 from models import AgentGroup, Approval, Step, Wiring
 from models.lookup import short
 from tests.support.agent_registration import GARDENER, register_agent
+from tests.support.fake_platform import grant_role
 from tests.support.fleet import Fleet, fleet_settings
-from tests.support.local_users import grant_role
 from tests.support.model_api import Call as ModelCall
 from tests.support.model_api import ModelApi, reply, rule, script, stall
 from tests.support.supervisor import ask_boss, let_boss_read
@@ -56,8 +56,8 @@ async def fleet(database_url: str, redis_url: str, tmp_path: Path) -> AsyncItera
     made: dict[str, Tool[Any]] = {tool.name: tool for tool in [*TOOLS, WHOAMI, SHUT_DOWN]}
     fleet = Fleet(fleet_settings(database_url, redis_url, tmp_path), Registry(tools=Drivers("tool", made=made)))
     demo = await fleet.add_group()
-    await grant_role(fleet.db, "olga", "owner")
-    await grant_role(fleet.db, "sam", "admin", demo)
+    await grant_role(fleet, "olga", "owner", channel="local")
+    await grant_role(fleet, "sam", "admin", demo, channel="local")
     yield fleet
     await fleet.close()
 

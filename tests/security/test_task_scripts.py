@@ -10,8 +10,8 @@ from sqlalchemy import update
 from adapters.markup.splitting import split
 from models import Approval, MessageIn, Series, Session, Step
 from models.base import now
+from tests.support.fake_platform import grant_role
 from tests.support.fleet import Fleet, MakeFleet
-from tests.support.local_users import grant_role
 from tests.support.tool_calls import (
     TOMORROW,
     Call,
@@ -43,8 +43,8 @@ async def fleet(make_fleet: MakeFleet) -> Fleet:
     """Olga owns it, Sam is an admin of `demo`, Mo is nobody in particular. No script comes to be run here."""
     fleet = await make_fleet(tool_registry(), sandbox="none")
     demo = await fleet.add_group()
-    await grant_role(fleet.db, "olga", "owner")
-    await grant_role(fleet.db, "sam", "admin", demo)
+    await grant_role(fleet, "olga", "owner", channel="local")
+    await grant_role(fleet, "sam", "admin", demo, channel="local")
     return fleet
 
 
@@ -129,7 +129,7 @@ async def test_a_no_stays_a_no_for_whoever_becomes_an_admin_meanwhile(fleet: Fle
     approval = await park(fleet, WATCH, sender_id="mo")
     await approvals.decide(fleet.db, approval.id, approve=False)
     [session] = await fleet.sessions()
-    await grant_role(fleet.db, "mo", "admin", session.agent_group_id)
+    await grant_role(fleet, "mo", "admin", session.agent_group_id, channel="local")
     fleet.bells.wake(session.id, "scripted")
     assert "was not approved: cli said no" in await go_on(fleet, approval)
     assert (await fetch_tasks(fleet), await scripts(fleet)) == ([], [])

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from models import AgentGroup, Session
-from tests.support.fake_platform import hear, make, wire
+from tests.support.fake_platform import grant_role, post_message, wire
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.tool_calls import tool_registry
 
@@ -20,14 +20,14 @@ async def fleet(make_fleet: MakeFleet) -> Fleet:
     await wire(fleet, worker, session_mode="per-thread")
     boss = await fleet.add_group("boss", config={"policy": {"steers": ["worker"]}})
     await wire(fleet, boss, "office")
-    await make(fleet, "ada", "admin", worker)
-    await make(fleet, "ada", "member", boss)
+    await grant_role(fleet, "ada", "admin", worker)
+    await grant_role(fleet, "ada", "member", boss)
     return fleet
 
 
 async def hold_conversation(fleet: Fleet, *texts: str, thread: str = "t1") -> str:
     for text in texts:
-        session_id = (await hear(fleet, text, "ada", thread_id=thread)).session_id
+        session_id = (await post_message(fleet, text, "ada", thread_id=thread)).session_id
         await fleet.settle_down()
     return session_id
 
