@@ -11,9 +11,9 @@ import redis
 from gateway.http.api.streams import STREAMS
 from models import Database
 from models.tokens import new_token
-from tests.acceptance.test_fleet import ingest, status
 from tests.support.event_source import event_source
 from tests.support.processes import Operator
+from tests.support.producer import ingest, status
 from tests.support.servers import free_port
 from workers.events import ALL
 from workers.operations.tokens import add_token

@@ -2,31 +2,13 @@
 
 import os
 import signal
-from typing import Any
 
-import celery
 import psycopg
 import pytest
 import redis
 
-from tests.support.processes import Operator, procfile
-
-EVERYTHING = "messages,upkeep,delivery,agent.scripted"
-
-
-def producer(operator: Operator) -> celery.Celery:
-    """Another team's service: it has Celery and the broker's address, and nothing of ours."""
-    return celery.Celery(broker=operator.broker.url)
-
-
-def ingest(operator: Operator, app: celery.Celery | None = None, **kwargs: Any) -> str:
-    given = {"agent_group": "demo", "text": "hello"} | kwargs
-    return str((app or producer(operator)).send_task("messages.ingest", kwargs=given, queue="messages").id)
-
-
-def status(operator: Operator, message_id: str) -> str | None:
-    value: str | None = operator.value("SELECT status FROM messages_in WHERE id = %s", message_id)
-    return value
+from tests.support.processes import EVERYTHING, Operator, procfile
+from tests.support.producer import ingest, producer, status
 
 
 @pytest.mark.spec("G1", "F1", "M1", "S5")

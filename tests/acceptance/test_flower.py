@@ -7,8 +7,8 @@ import urllib.request
 import pytest
 
 from gateway.embedded import free_port
-from tests.acceptance.test_fleet import EVERYTHING, ingest, status
-from tests.support.processes import Operator, procfile
+from tests.support.processes import EVERYTHING, Operator, procfile
+from tests.support.producer import ingest, status
 
 MARKER = "nobody-s-business-9217"
 

@@ -10,6 +10,9 @@ import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from tests.support.browser import Browsing, start_chromium, watched
+from tests.support.console_scene import fleet
+
+__all__ = ["fleet"]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -3,27 +3,18 @@ session, and the same on a phone, in the dark, and without a mouse."""
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from pathlib import Path
-from shutil import copy
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from playwright.async_api import Page, expect
 
-from adapters.contracts import QueryInput
-from adapters.providers.scripted import ScriptedProvider, ScriptedQuery
-from adapters.registry import Drivers
-from adapters.tool_port import Tool
-from models import Turn
 from models.tokens import SCOPES, new_token
 from tests.support.browser import Browsing
-from tests.support.cards import Launcher
-from tests.support.console_session import Aboard, come_aboard
-from tests.support.fleet import fleet_settings
-from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
-from tests.support.running_fleet import LivingFleet, living
+from tests.support.console_scene import Scene, open_scene, send_chat_message, watch_layout_shifts
+from tests.support.console_session import come_aboard
+from tests.support.open_gateway import gateway_to
+from tests.support.running_fleet import LivingFleet
 from workers.operations.tokens import add_token
 
 pytestmark = pytest.mark.spec("G3")
@@ -63,64 +54,10 @@ SCRIPT = rf"""
 """
 
 
-class Spare(ScriptedProvider):
-    """Another provider, which can do what the first cannot."""
-
-    manifest = replace(ScriptedProvider.manifest, adapter_id="spare", models=("big", "small"))
-
-    def query(self, given: QueryInput) -> ScriptedQuery:
-        return super().query(replace(given, options={"script": "The spare one says: {texts}"}))
-
-
-class Scene:
-    """`ada` is an owner, and is signed in. Asked for before the browser: it must outlive the pages that watch it."""
-
-    def __init__(self, fleet: LivingFleet, gateway: Gateway, ada: Aboard) -> None:
-        self.fleet = fleet
-        self.gateway = gateway
-        self.ada = ada
-
-    async def begin(self, text: str = "hello", status: str = "completed", **fields: Any) -> str:
-        """A session whose turn has come so far."""
-        accepted = await self.fleet.send(text, **({"sender_id": "bo", "sender_name": "Bo"} | fields))
-        async with asyncio.timeout(20):
-            while not any(
-                row.session_id == accepted.session_id and row.status == status for row in await self.fleet.rows(Turn)
-            ):
-                await asyncio.sleep(0.02)
-        return accepted.session_id
-
-
-@pytest_asyncio.fixture(loop_scope="session")
-async def fleet(sqlite_template: Path, redis_url: str, tmp_path: Path) -> AsyncIterator[LivingFleet]:
-    copy(sqlite_template, tmp_path / "longshore.db")
-    registry = registry_with(tmp_path)
-    registry.tools = Drivers("tool", Drivers[Tool[Any]]("tool").working | {"launch": Launcher().tool()})
-    registry.providers = Drivers("provider", {"scripted": ScriptedProvider(), "spare": Spare()})
-    settings = fleet_settings(f"sqlite:///{tmp_path}/longshore.db", redis_url, tmp_path)
-    async with living(settings, registry) as fleet:
-        yield fleet
-
-
 @pytest_asyncio.fixture(loop_scope="session")
 async def scene(fleet: LivingFleet) -> AsyncIterator[Scene]:
-    group = await fleet.add_group(config={"provider_options": {"script": SCRIPT, "pace": 0.005}})
-    await wire(fleet, group, "web", "ada")
-    async with gateway_to(fleet) as gateway:
-        yield Scene(fleet, gateway, await come_aboard(gateway))
-
-
-async def say(page: Page, text: str) -> None:
-    await page.get_by_placeholder("Say something to demo").fill(text)
-    await page.keyboard.press("Enter")
-
-
-async def watch_shifts(page: Page) -> None:
-    await page.evaluate("""() => {
-        window.shifted = 0;
-        const add = (list) => list.getEntries().forEach((entry) => { window.shifted += entry.value; });
-        new PerformanceObserver(add).observe({ type: "layout-shift" });
-    }""")
+    async with open_scene(fleet, SCRIPT, 0.005) as scene:
+        yield scene
 
 
 async def test_an_operator_signs_in_talks_and_decides(scene: Scene, page: Page) -> None:
@@ -134,27 +71,27 @@ async def test_an_operator_signs_in_talks_and_decides(scene: Scene, page: Page) 
     await expect(page.get_by_text("You said: hello")).to_be_visible()
     await page.wait_for_load_state()  # until then, Enter begins a line
 
-    await watch_shifts(page)
-    await say(page, "a long story")
+    await watch_layout_shifts(page)
+    await send_chat_message(page, "a long story")
     await expect(page.locator(".streaming")).to_contain_text("word59")  # written, and the turn still goes on
-    await say(page, "that is enough")
+    await send_chat_message(page, "that is enough")
     await expect(page.get_by_text("joined while it ran")).to_be_visible()
     await expect(page.locator(".bubble-out").last).to_contain_text("word59")
     await expect(page.locator(".streaming")).to_have_count(0)
     assert await page.evaluate("window.shifted") < 0.1
     assert await page.evaluate("scrollY + innerHeight >= document.documentElement.scrollHeight - 2")
 
-    await say(page, "let me choose")
+    await send_chat_message(page, "let me choose")
     await page.get_by_role("button", name="Coffee").click()
     await expect(page.get_by_text("You chose: Coffee.")).to_be_visible()
-    await say(page, "launch it")
+    await send_chat_message(page, "launch it")
     card = page.get_by_role("article", name="Approval")
     await expect(card).to_contain_text('"what": "prod"')
     await card.get_by_role("button", name="Approve, once").click()
     await expect(card).to_contain_text("approved by web:cy")
     await expect(page.get_by_text("so: launched prod")).to_be_visible()
 
-    await say(page, "something hostile")
+    await send_chat_message(page, "something hostile")
     await expect(page.get_by_text("bold", exact=True)).to_be_visible()
     await expect(page.get_by_text("<script>document.title='taken'</script>").first).to_be_visible()
     await page.locator("details.call").last.click()
@@ -172,14 +109,14 @@ async def test_an_operator_signs_in_talks_and_decides(scene: Scene, page: Page) 
 async def test_a_turn_is_cancelled_a_letter_retried_and_a_session_replayed(scene: Scene, page: Page) -> None:
     session = await scene.begin()
     await scene.ada.sit_down(page, f"/sessions/{session}")
-    await say(page, "be slow")
+    await send_chat_message(page, "be slow")
     await expect(page.get_by_text("one moment")).to_be_visible()
     await page.get_by_role("button", name="Cancel turn").click()
     await page.get_by_role("button", name="Do it").click()
     await expect(page.locator(".turn-cancelled")).to_contain_text("cancelled by web:ada")
     await expect(page.locator("#state")).to_contain_text("idle")
 
-    await say(page, "fail please")
+    await send_chat_message(page, "fail please")
     await page.get_by_role("link", name="after 1 tries: auth").click()
     await expect(page.get_by_text("the key is not accepted")).to_be_visible()
     await page.get_by_label("Provider and model").select_option("spare big")
@@ -213,7 +150,7 @@ async def test_a_question_that_comes_in_disguise_is_text_and_its_buttons_answer_
     await scene.ada.sit_down(page, f"/sessions/{session}")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    await say(page, "disguised")
+    await send_chat_message(page, "disguised")
     card = page.locator("article.ask")
     await expect(card).to_contain_text("⟨U+202E⟩txt")
     await expect(card.get_by_role("link", name="a")).to_have_attribute("title", "b⟨U+2066⟩")
@@ -244,7 +181,7 @@ async def test_the_stream_goes_on_after_the_gateway_was_restarted(fleet: LivingF
     async with gateway_to(fleet, port=gateway.port):
         await expect(page.get_by_text("You said: two")).to_be_visible()
         await expect(page.locator("#lamp")).to_be_hidden()
-        await say(page, "three")
+        await send_chat_message(page, "three")
         await expect(page.get_by_text("You said: three")).to_be_visible()
         assert await page.locator(".turn").count() == 3
         assert await page.locator(".bubble-out").count() == 3
@@ -258,7 +195,7 @@ async def test_on_a_phone_and_in_the_dark(scene: Scene, browsing: Browsing) -> N
     session = await scene.begin()
     page = await browsing.open(phone=True, dark=True)
     await scene.ada.sit_down(page, f"/sessions/{session}")
-    await say(page, "hostile")
+    await send_chat_message(page, "hostile")
     await expect(page.get_by_text("bold", exact=True)).to_be_visible()
     for path in (f"/sessions/{session}", "/inbox", "/dead", "/chat"):
         await page.goto(f"{scene.ada.base}/console{path}")

@@ -10,9 +10,8 @@ from playwright.async_api import Page, expect
 
 from gateway.demo import FIRST_MESSAGE
 from models import Turn
-from tests.browser.test_console_flow import Scene, say, watch_shifts
-from tests.browser.test_console_flow import fleet as fleet
 from tests.support.browser import Browsing
+from tests.support.console_scene import Scene, open_scene, send_chat_message, watch_layout_shifts
 from tests.support.console_session import Aboard, come_aboard
 from tests.support.open_gateway import gateway_to, wire
 from tests.support.running_fleet import LivingFleet
@@ -47,10 +46,8 @@ SEEN = """() => {
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def scene(fleet: LivingFleet) -> AsyncIterator[Scene]:
-    group = await fleet.add_group(config={"provider_options": {"script": SCRIPT, "pace": 0.03}})
-    await wire(fleet, group, "web", "ada")
-    async with gateway_to(fleet) as gateway:
-        yield Scene(fleet, gateway, await come_aboard(gateway))
+    async with open_scene(fleet, SCRIPT, 0.03) as scene:
+        yield scene
 
 
 async def test_what_was_said_for_somebody_stands_in_their_chat(scene: Scene, page: Page) -> None:
@@ -99,7 +96,7 @@ async def test_who_comes_in_the_middle_of_an_answer_has_it_from_its_beginning(
     page, other = await browsing.open(), await browsing.open()
     await scene.ada.sit_down(page, path)
     await expect(page.get_by_text("You said: hello")).to_be_visible()
-    await watch_shifts(page)
+    await watch_layout_shifts(page)
     await page.locator("#say-text").fill("a story")
     await page.keyboard.press("Enter")
     await expect(page.locator(".streaming")).to_contain_text("word30 ")
@@ -155,13 +152,13 @@ async def test_a_turn_is_offered_to_be_cancelled_while_there_is_one(scene: Scene
     cancel, state = page.get_by_role("button", name="Cancel turn"), page.locator("#state")
     await expect(state).to_contain_text("idle for")
     await expect(cancel).to_be_hidden()
-    await watch_shifts(page)
+    await watch_layout_shifts(page)
     for text, words in (
         ("be slow", "at work: asking the model, for"),
         ("ask me", "waits for a person, for"),
         ("fail", "tries again in"),
     ):
-        await say(page, text)
+        await send_chat_message(page, text)
         await expect(state).to_contain_text(words)
         await expect(cancel).to_be_visible()
         await page.reload()
@@ -169,12 +166,12 @@ async def test_a_turn_is_offered_to_be_cancelled_while_there_is_one(scene: Scene
         await page.get_by_role("button", name="Do it").click()
         await expect(state).to_contain_text("idle")
         await expect(cancel).to_be_hidden()
-        await watch_shifts(page)
-    await say(page, "hello again")
+        await watch_layout_shifts(page)
+    await send_chat_message(page, "hello again")
     await expect(page.get_by_text("You said: hello again")).to_be_visible()
     await expect(state).to_contain_text("idle")
     box = await page.get_by_role("button", name="Reset").bounding_box()
-    await say(page, "slow")
+    await send_chat_message(page, "slow")
     await expect(cancel).to_be_visible()
     assert await page.get_by_role("button", name="Reset").bounding_box() == box, "nothing has moved"
 

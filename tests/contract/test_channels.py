@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any, Final
 
@@ -26,22 +25,12 @@ from adapters.channels.local import LocalChannel
 from adapters.channels.signing import HEADER, sign
 from adapters.channels.webhook import ENDPOINT_HEADER, Endpoint, WebhookChannel
 from adapters.errors import ChannelError, DeliveryError, SignatureError
+from tests.support.forged_requests import forge_request
 from tests.support.row_channels import APPLYING, RowHarness
 from tests.support.servers import free_port
 from tests.support.webhook_server import Behaviour, WebhookServer
 
 SECRET: Final = "a secret of the CRM"
-
-
-def forge(secret: str, body: bytes, forgery: Forgery, extra: dict[str, str]) -> InboundRequest:
-    headers = {
-        "wrong": {HEADER: sign(secret, body + b" ")},
-        "missing": {},
-        "old": {HEADER: sign(secret, body, int(time.time()) - 3600)},
-        "non-ascii": {HEADER: f"t={int(time.time())},v1=ünïcödé"},
-        "garbage": {HEADER: "t=yesterday,v2,=,,"},
-    }[forgery]
-    return InboundRequest(headers=headers | extra, body=body)
 
 
 class FakeHarness:
@@ -69,7 +58,7 @@ class FakeHarness:
         return self.channel.request(id=message_id, chat="chat-1", text=text, thread=thread, sender=sender)
 
     def forged(self, forgery: Forgery) -> InboundRequest:
-        return forge(fake.SECRET, b'{"id": 1, "chat": 2, "text": "hi"}', forgery, {})
+        return forge_request(fake.SECRET, b'{"id": 1, "chat": 2, "text": "hi"}', forgery, {})
 
     def unreadable(self) -> Sequence[InboundRequest]:
         bodies = (b"", b"not json", b"\xff\xfe", b"[]", b"5", b"null", b'{"id": 1}')
@@ -119,7 +108,7 @@ class WebhookHarness:
         return self._signed({"id": message_id, "text": text, "thread": thread, "sender": sender})
 
     def forged(self, forgery: Forgery) -> InboundRequest:
-        return forge(SECRET, b'{"id": "1", "text": "hi"}', forgery, {ENDPOINT_HEADER: "crm"})
+        return forge_request(SECRET, b'{"id": "1", "text": "hi"}', forgery, {ENDPOINT_HEADER: "crm"})
 
     def unreadable(self) -> Sequence[InboundRequest]:
         bodies: tuple[bytes, ...] = (

@@ -25,52 +25,14 @@ from adapters.events import (
 )
 from adapters.policy import Policy
 from adapters.providers.cli.claude import provider as claude
-from adapters.providers.cli.claude.provider import ClaudeCodeProvider
 from adapters.providers.cli.claude.settings import SOURCES
 from adapters.providers.cli.home import put
-from adapters.providers.conformance import CHECKS, EDITED_FILE, Check, NotApplicable, ProbeBox, run_check
+from adapters.providers.conformance import CHECKS, Check, NotApplicable, ProbeBox, run_check
 from tests.support import program_checks
+from tests.support.cli_agents.claude import CLAUDE, PUSH
 from tests.support.fake_programs import ARGUMENTS, fake_program
-from tests.support.model_api import Call, drip, hang, reply, rule
-from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, play
-from tests.support.programs import Cli, Doorman, ProgramHarness, environments, harness_of, spending
-
-PUSH = "git push origin main"
-SPENDING = spending(
-    *("ANTHROPIC_API_KEY", "x-api-key", "messages"),
-    model="claude-opus-5-5",
-    max_tokens=100,
-    messages=[{"role": "user", "content": "answer"}],
-)
-CLAUDE = Cli(
-    name="claude",
-    provider=ClaudeCodeProvider,
-    rules=(
-        rule("tool", reply("Let me see.", Call("~probe$", {})), "the probe says {result}"),
-        rule("edit", reply(Call("Write", {"file_path": EDITED_FILE, "content": "written\n"})), "It is written."),
-        rule("risky", reply("I will push it.", Call("Bash", {"command": PUSH})), "It is pushed."),
-        rule(
-            "hold", reply("I will push it.", Call("Bash", {"command": PUSH})), reply("It is pushed.", faults=(hang(),))
-        ),
-        rule("which key", reply(Call("Bash", {"command": "env | grep ANTHROPIC || echo no key"})), "{result}"),
-        rule("spend", reply(Call("Bash", {"command": SPENDING})), "{result}"),
-        rule("linger", reply(Call("Bash", {"command": LINGER_COMMAND})), "It has ended."),
-        rule("take your time", reply("It took long.", faults=(drip(0.1, 100),))),
-        rule("wait for it", reply(Call("Bash", {"command": "until test -e go; do sleep 0.1; done"})), "It is there."),
-        rule(
-            "look around",
-            reply("I look.", Call("Bash", {"command": "cat notes.txt"})),
-            reply(Call("Read", {"file_path": "/workspace/notes.txt"})),
-            reply(Call("Bash", {"command": PUSH})),
-            reply(Call("Agent", {"description": "d", "prompt": "help me", "subagent_type": "general-purpose"})),
-            "That was all.",
-        ),
-        rule("help me", reply("I help.", Call("Bash", {"command": "true"})), "I have helped."),
-    ),
-    keys=("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", ""),
-    model="claude-sonnet-5-5",
-    bad_options={"an option it does not have": ({"temperature": 1}, "temperature")},
-)
+from tests.support.program_checks import PROGRAM_CHECKS, play
+from tests.support.programs import Doorman, ProgramHarness, environments, harness_of
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from adapters.events import Result, SessionStarted
-from tests.contract.test_claude import CLAUDE
+from tests.support.cli_agents.claude import CLAUDE
 from tests.support.model_api import rule
 from tests.support.program_checks import play
 from tests.support.programs import ProgramHarness, harness_of

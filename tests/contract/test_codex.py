@@ -15,7 +15,6 @@ from adapters.events import (
     ApprovalRequested,
     Message,
     Progress,
-    ProviderEvent,
     Result,
     SessionStarted,
     TextDelta,
@@ -24,67 +23,23 @@ from adapters.events import (
     UsageReport,
 )
 from adapters.policy import Policy
-from adapters.providers.cli.codex.provider import CodexProvider
 from adapters.providers.conformance import CHECKS, FOLLOW_UP, Check, NotApplicable, ProbeBox, run_check
 from adapters.risk import Intent
 from adapters.sandbox.bubblewrap import NOBODY
 from adapters.station import Permission
 from tests.support import program_checks
-from tests.support.model_api import Call, reply, rule
-from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS, play
-from tests.support.programs import NO_PRICE, PRICE, Cli, Doorman, ProgramHarness, harness_of, spending
+from tests.support.cli_agents.codex import CODEX
+from tests.support.program_checks import PROGRAM_CHECKS, play, result_texts
+from tests.support.programs import Doorman, ProgramHarness, harness_of
 from tests.support.recorded_runs import Rehearsed
 
-PATCH = "apply_patch <<'EOF'\n*** Begin Patch\n*** Add File: conformance.txt\n+written\n*** End Patch\nEOF\n"
-SCRIPT = 'text(await tools.mcp__longshore__probe({})); text(await tools.exec_command({cmd: "git push origin main"}))'
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-
-
-def shell(line: str) -> Call:
-    return Call("exec_command", {"cmd": line})
-
-
-CODEX = Cli(
-    name="codex",
-    provider=CodexProvider,
-    rules=(
-        rule("tool", reply("Let me see.", Call("~probe$", {})), "the probe says {result}"),
-        rule("edit", reply(shell(PATCH)), "It is written."),
-        rule("risky", reply("I will push it.", shell("git push origin main")), "It is pushed."),
-        rule("linger", reply(shell(LINGER_COMMAND)), "It has ended."),
-        rule("read", reply(shell("cat .env")), "It is read."),
-        rule("surroundings", reply(shell("env; true")), "{result}"),
-        rule(
-            "spend",
-            reply(
-                shell(
-                    spending("LONGSHORE_MODEL_TOKEN", "Authorization", "responses", model="gpt-6-astra", input="answer")
-                )
-            ),
-            "{result}",
-        ),
-        rule("in code", reply(Call("~__exec$", SCRIPT)), "{result}"),
-    ),
-    keys=("OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1"),
-    model="a-model-it-does-not-know",  # which gets plain tools, and not a language of its own to call them in
-    options=PRICE,
-    good_options={"thinking": "low", **PRICE},
-    bad_options={
-        **NO_PRICE,
-        "an option it does not have": ({"temperature": 1}, "temperature"),
-        "a way of thinking it does not know": ({"thinking": "hard"}, "thinking"),
-    },
-)
 
 
 @pytest.fixture
 async def harness(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ProgramHarness]:
     async with harness_of(CODEX, monkeypatch) as harness:
         yield harness
-
-
-def results(events: list[ProviderEvent]) -> list[str]:
-    return [event.text for event in events if isinstance(event, Result)]
 
 
 @pytest.mark.spec("P15", "P6", "T1", "P14")
@@ -113,12 +68,12 @@ async def test_a_follow_up_is_answered_or_refused_whenever_it_comes(harness: Pro
                 events.append(event)
                 if isinstance(event, moment) and taken is None:
                     taken = await query.push(FOLLOW_UP)
-        answered = [FOLLOW_UP in text for text in results(events)]
+        answered = [FOLLOW_UP in text for text in result_texts(events)]
         if moment is TextDelta:  # while it still writes, it breaks off and answers both
-            assert (taken, answered) == (True, [True]), results(events)
+            assert (taken, answered) == (True, [True]), result_texts(events)
             assert [event.text[:10] for event in events if isinstance(event, Message)] == ["One moment"]
         else:
-            assert answered == ([False, True] if taken else [False]), (moment, taken, results(events))
+            assert answered == ([False, True] if taken else [False]), (moment, taken, result_texts(events))
 
 
 @pytest.mark.spec("P6", "P14")
@@ -126,7 +81,7 @@ async def test_what_a_person_must_decide_ends_the_query_and_it_can_be_continued(
     (harness.workspace / ".env").write_text("PASSWORD=1\n")
     events = await play(harness, "risky")
     assert [event.category for event in events if isinstance(event, ApprovalRequested)] == ["merge"]
-    assert results(events) == []
+    assert result_texts(events) == []
     assert [event.text for event in events if isinstance(event, Message)] == ["I will push it."]
     # Reading alone is asked about as well. (And the conversation that was broken off goes on.)
     [started] = [event for event in events if isinstance(event, SessionStarted)]
@@ -151,9 +106,9 @@ async def test_a_follow_up_while_a_person_decides_is_known_to_whoever_goes_on(ha
     async with asyncio.timeout(harness.patience):
         events = [event async for event in query.events]
     assert guard.taken
-    assert results(events) == []
+    assert result_texts(events) == []
     assert isinstance(events[0], SessionStarted)
-    assert len(results(await play(harness, "resume", continuation=events[0].continuation))) == 1
+    assert len(result_texts(await play(harness, "resume", continuation=events[0].continuation))) == 1
     assert json.dumps(harness.api.bodies[-1]).count(FOLLOW_UP) == 1
 
 
@@ -163,8 +118,8 @@ async def test_a_refusal_is_explained_and_what_is_allowed_sees_no_token(harness:
     events = await play(harness, "risky")
     assert [event.ok for event in events if isinstance(event, ToolResult)] == [False]
     assert "shell_deny" in json.dumps(harness.api.bodies[-1]), "the agent is not told why"
-    assert len(results(events)) == 1
-    [seen] = results(await play(harness, "surroundings"))
+    assert len(result_texts(events)) == 1
+    [seen] = result_texts(await play(harness, "surroundings"))
     assert "HOME=" in seen
     assert "LONGSHORE" not in seen
 
@@ -179,7 +134,7 @@ async def test_a_model_that_calls_tools_in_code_is_led_as_well(harness: ProgramH
     assert [event.name for event in events if isinstance(event, ToolCall)] == ["probe", "shell"]
     assert [event.category for event in events if isinstance(event, ApprovalRequested)] == ["merge"]
     assert len(box.calls) == 1
-    assert results(events) == []
+    assert result_texts(events) == []
 
 
 @pytest.mark.spec("P6")
@@ -208,7 +163,7 @@ async def test_what_was_counted_before_is_not_counted_again(harness: ProgramHarn
 async def test_what_its_shell_has_used_of_the_model_is_counted_as_well(harness: ProgramHarness) -> None:
     harness.guard = Doorman(Policy(approve_for=()))
     events = await play(harness, "spend", options={"price": {"input": 1.0, "output": 2.0}})
-    assert "200" in results(events)[0]
+    assert "200" in result_texts(events)[0]
     reports = [event for event in events if isinstance(event, UsageReport)]
     assert {report.model for report in reports[:-1]} == {CODEX.model}
     assert reports[-1].model == "gpt-6-astra"
@@ -223,7 +178,7 @@ async def test_a_conversation_that_is_gone_is_begun_anew_and_that_is_said(harnes
     [started] = [event for event in events if isinstance(event, SessionStarted)]
     assert started.continuation != gone
     assert any("begins a new one" in event.text for event in events if isinstance(event, Progress))
-    assert results(events) == ["Good morning to you"]
+    assert result_texts(events) == ["Good morning to you"]
 
 
 @pytest.mark.spec("P6", "P14")

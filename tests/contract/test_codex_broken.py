@@ -11,7 +11,7 @@ from adapters.errors import ErrorClass
 from adapters.events import Progress, Result, Stderr, TextDelta
 from adapters.providers.cli.installation import VARIABLE, find
 from adapters.providers.conformance import FOLLOW_UP, ProbeBox
-from tests.contract.test_codex import CODEX
+from tests.support.cli_agents.codex import CODEX
 from tests.support.program_checks import failed, play
 from tests.support.programs import ProgramHarness, harness_of, require
 from tests.support.servers import private_folder

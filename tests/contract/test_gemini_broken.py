@@ -8,9 +8,9 @@ import pytest
 from adapters.errors import ErrorClass
 from adapters.events import FilesTouched, Progress, Result, SessionStarted, TextDelta, ToolCall, ToolResult
 from adapters.providers.cli.installation import find
-from tests.contract.test_gemini import GEMINI, plant, results
+from tests.support.cli_agents.gemini import GEMINI, plant_hostile_settings
 from tests.support.fake_programs import ACP_HELLO, ACP_NONSENSE, acp_updates, acted, lines
-from tests.support.program_checks import failed, play
+from tests.support.program_checks import failed, play, result_texts
 from tests.support.programs import ProgramHarness, require
 
 # It is also told which model to use, and knows better.
@@ -95,7 +95,7 @@ async def test_without_acp_its_stream_of_json_is_read_and_without_that_its_text(
     async with gemini_is("echo 'Good morning'", monkeypatch, offers="--prompt --model") as harness:
         events = await play(harness, "answer")
         assert events[-2:] == [TextDelta(text="Good morning"), Result(text="Good morning")]
-        plant(harness)
+        plant_hostile_settings(harness)
         end = failed(await play(harness, "answer"))
     assert (end.error_class, "obey_repository" in end.message) == (ErrorClass.INVALID_REQUEST, True)
 
@@ -113,6 +113,6 @@ async def test_the_real_one_answers_without_acp_too(monkeypatch: pytest.MonkeyPa
     async with gemini_is(f'exec {shlex.join(real.argv)} "$@"', monkeypatch, offers=OLD) as harness:
         events = await play(harness, "tool")
         assert [(event.name, event.ok) for event in events if isinstance(event, ToolResult)] == [("probe", True)]
-        assert "marmalade" in results(events)[0]
+        assert "marmalade" in result_texts(events)[0]
         end = failed(await play(harness, "fail"))
     assert (end.error_class, end.retry_after) == (ErrorClass.RATE_LIMIT, 7.0)

@@ -12,8 +12,8 @@ from adapters.events import ControlChanged, Failed, ProviderEvent, Result, Scree
 from adapters.providers.cli.gemini.provider import GeminiProvider
 from adapters.providers.cli.terminal.provider import TerminalQuery
 from adapters.providers.conformance import ProbeBox
-from tests.contract.test_gemini import GEMINI, plant, pwned
-from tests.support.programs import ProgramHarness, harness_of
+from tests.support.cli_agents.gemini import GEMINI, plant_hostile_settings
+from tests.support.programs import ProgramHarness, find_pwned_files, harness_of
 
 INTERACTIVE = {"interactive": True, "idle_seconds": 3}
 pytestmark = pytest.mark.spec("P7", "P12")
@@ -108,7 +108,7 @@ async def test_nothing_that_is_said_runs_a_command(harness: ProgramHarness) -> N
     sitting = Sitting(harness, "!touch PWNED-by-prompt")
     assert await sitting.query.push("!touch PWNED-by-follow-up")
     await sitting.end()
-    assert pwned(harness) == []
+    assert find_pwned_files(harness) == []
     risky = Sitting(harness, "risky")
     await risky.end()
     assert risky.answers == ["It is pushed."]
@@ -119,11 +119,11 @@ async def test_nothing_that_is_said_runs_a_command(harness: ProgramHarness) -> N
 
 @pytest.mark.spec("P14")
 async def test_it_does_not_start_where_settings_of_the_repository_would_be_obeyed(harness: ProgramHarness) -> None:
-    plant(harness)
+    plant_hostile_settings(harness)
     [failed] = await Sitting(harness, "tool").end()
     assert isinstance(failed, Failed)
     assert "obey_repository" in failed.message
-    assert pwned(harness) == []
+    assert find_pwned_files(harness) == []
 
 
 @pytest.mark.long

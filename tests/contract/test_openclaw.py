@@ -12,38 +12,16 @@ import pytest
 
 from adapters.events import Result, SessionStarted
 from adapters.policy import Policy
-from adapters.providers.cli.openclaw.provider import OpenclawProvider
-from adapters.providers.conformance import CHECKS, EDITED_FILE, FOLLOW_UP, Check, NotApplicable, ProbeBox, run_check
+from adapters.providers.conformance import CHECKS, FOLLOW_UP, Check, NotApplicable, ProbeBox, run_check
 from tests.support import program_checks
-from tests.support.model_api import Call, reply, rule
-from tests.support.program_checks import LINGER_COMMAND, PROGRAM_CHECKS
-from tests.support.programs import NO_PRICE, PRICE, Cli, ProgramHarness, essential, harness_of
+from tests.support.cli_agents.openclaw import OPENCLAW
+from tests.support.program_checks import PROGRAM_CHECKS
+from tests.support.programs import ProgramHarness, essential, harness_of
 from tests.support.recorded_runs import Rehearsed
 
 # A machine with other work takes minutes for what takes ten seconds alone.
 pytestmark = [pytest.mark.timeout(400), pytest.mark.long]
 
-OPENCLAW = Cli(
-    name="openclaw",
-    provider=OpenclawProvider,
-    rules=(
-        rule("tool", reply("Let me see.", Call("~probe$", {})), "the probe says {result}"),
-        rule("edit", reply(Call("write", {"path": EDITED_FILE, "content": "written\n"})), "It is written."),
-        rule("risky", reply("I will push it.", Call("exec", {"command": "git push origin main"})), "It is pushed."),
-        rule("linger", reply(Call("exec", {"command": LINGER_COMMAND})), "It has ended."),
-        rule("look", reply(Call("exec", {"command": "echo done"})), "The tool says: {result}"),
-    ),
-    keys=("OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1"),
-    model="gpt-6-luna",
-    patience=150.0,
-    options=PRICE,
-    good_options={"api": "chat", **PRICE},
-    bad_options={
-        **NO_PRICE,
-        "an option it does not have": ({"temperature": 1}, "temperature"),
-        "an API nobody has": ({"api": "soap"}, "api"),
-    },
-)
 # Ten seconds each: `make test-all`.
 RARELY = (
     *("a_refused_key_is_told_as_that", "a_servers_fault_can_pass", "a_limit_is_told_with_its_date"),

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.errors import ErrorClass
 from adapters.events import Progress, Result, SessionStarted, Stderr, ToolCall
-from tests.contract.test_opencode import OPENCODE
+from tests.support.cli_agents.opencode import OPENCODE
 from tests.support.fake_programs import ACP_HELLO, ACP_NONSENSE, acp_updates, acted, lines
 from tests.support.program_checks import failed, play
 from tests.support.programs import ProgramHarness

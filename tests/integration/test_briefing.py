@@ -8,12 +8,12 @@ from sqlalchemy import update
 
 from models import AgentGroup, MessageIn, Session
 from models.lookup import short
-from tests.integration.test_task_tools import tool_registry
 from tests.support.api_fleet import model_api
-from tests.support.fake_platform import hear, make, wire
+from tests.support.fake_platform import grant_role, post_message, wire
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import rule
 from tests.support.model_api import script as model_script
+from tests.support.tool_calls import tool_registry
 from workers.intake import briefing
 from workers.operations import sessions
 
@@ -32,11 +32,11 @@ async def factory(fleet: Fleet, scope: str | None = "messages", **boss: Any) -> 
     supervisor = await fleet.add_group("boss", **{"config": config} | boss)
     await wire(fleet, worker, **THREAD)
     await wire(fleet, supervisor, **CALLED)
-    await make(fleet, "ada", "owner")
+    await grant_role(fleet, "ada", "owner")
 
 
 async def say(fleet: Fleet, text: str, thread: str = "t1", **fields: Any) -> str:
-    accepted = await hear(fleet, text, "ada", thread_id=thread, **fields)
+    accepted = await post_message(fleet, text, "ada", thread_id=thread, **fields)
     await fleet.settle_down()
     return accepted.session_id
 
@@ -154,7 +154,7 @@ async def test_a_crowd_that_calls_at_once_has_one_session_with_one_copy_before_a
     await factory(fleet)
     await say(fleet, "one")
     called = await asyncio.gather(
-        *(hear(door, f"@boss {n}", "ada", thread_id="t1") for n, door in enumerate(doors * 3))
+        *(post_message(door, f"@boss {n}", "ada", thread_id="t1") for n, door in enumerate(doors * 3))
     )
     [boss] = {accepted.session_id for accepted in called}
     rows = [row for row in await fleet.inbox() if row.session_id == boss]
@@ -167,7 +167,7 @@ async def test_the_same_call_again_leaves_no_second_copy(fleet: Fleet) -> None:
     await say(fleet, "one")
     same = {"message_id": "m1"}
     boss = await say(fleet, "@boss two", **same)
-    again = await hear(fleet, "@boss two", "ada", thread_id="t1", **same)
+    again = await post_message(fleet, "@boss two", "ada", thread_id="t1", **same)
     assert again.duplicate
     assert len(await context_of(fleet, boss)) == 1
 
@@ -191,6 +191,6 @@ async def test_a_policy_that_cannot_be_read_keeps_nobody_from_being_heard(fleet:
     await say(fleet, "one")
     broken = {"policy": {"oversees": {"worker": "everything"}}}
     await fleet.execute(update(AgentGroup).where(AgentGroup.folder == "boss").values(config=broken))
-    accepted = await hear(fleet, "@boss two", "ada", thread_id="t1")
+    accepted = await post_message(fleet, "@boss two", "ada", thread_id="t1")
     assert accepted.seq == 1
     assert len([row for row in await fleet.rows(Session) if row.id == accepted.session_id]) == 1

@@ -17,11 +17,11 @@ from sqlalchemy import update
 from adapters.registry import Drivers, Registry
 from models import Approval, PendingQuestion, ProgramState, Session, Usage
 from models.base import now
-from tests.contract.test_claude import CLAUDE
-from tests.contract.test_codex import CODEX
-from tests.contract.test_gemini import GEMINI
-from tests.contract.test_openclaw import OPENCLAW
-from tests.contract.test_opencode import OPENCODE
+from tests.support.cli_agents.claude import CLAUDE
+from tests.support.cli_agents.codex import CODEX
+from tests.support.cli_agents.gemini import GEMINI
+from tests.support.cli_agents.openclaw import OPENCLAW
+from tests.support.cli_agents.opencode import OPENCODE
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Call, ModelApi, hang, refuse, reply, rule, script
 from tests.support.program_checks import LINGER_COMMAND, LINGERS

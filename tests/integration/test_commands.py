@@ -2,69 +2,22 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import insert
-from typer.testing import CliRunner
 
-from gateway.cli import desk as desk_module
 from gateway.cli.desk import Desk
-from gateway.cli.main import app
 from models import AgentGroup, Approval, Audit, ProviderHealth
 from models.base import now
 from models.fleet import report_alive
+from tests.support.command_line import Cli
 from tests.support.fake_programs import fake_program
 from tests.support.fleet import Fleet
+from tests.support.scripts import QUESTION_SCRIPT
 from workers.consent.requests import hash_of
 from workers.operations.group_settings import Changes
 from workers.operations.groups import update_group
-
-ASKS = """
-- play:
-    - tool: ask_user_question
-      with: {title: Tea, question: "Now or later?", options: [Now, Later], timeout: 900}
-    - answer: "So: {result}"
-"""
-
-
-@dataclass(frozen=True)
-class Ran:
-    code: int
-    out: str
-    err: str
-
-
-Cli = Callable[..., Awaitable[Ran]]
-
-
-@pytest.fixture
-def cli(monkeypatch: pytest.MonkeyPatch, database_url: str, redis_url: str, tmp_path: Path, fleet: Fleet) -> Cli:
-    """The command line in this process, with the fleet's bells."""
-    environment = {
-        "DATABASE_URL": database_url,
-        "REDIS_URL": redis_url,
-        "LONGSHORE_HOME": str(tmp_path / "home"),
-        "DEFAULT_PROVIDER": "scripted",
-        "COLUMNS": "200",
-    }
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENAI_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(desk_module, "configure_logs", lambda *_, **__: None)  # the whole process's
-    monkeypatch.setattr(Desk, "bells", fleet.bells)
-    monkeypatch.setattr(desk_module.out, "_width", 200)  # wherever the tests are run
-
-    async def run(*arguments: str) -> Ran:
-        result = await asyncio.to_thread(CliRunner().invoke, app, arguments)
-        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-        return Ran(result.exit_code, result.stdout, result.stderr)
-
-    return run
 
 
 @pytest.mark.spec("G4", "P20", "P21")
@@ -227,7 +180,7 @@ async def test_a_program_that_is_installed_is_shown_with_its_version(cli: Cli, m
 @pytest.mark.spec("M17", "C7", "G4")
 async def test_a_question_is_listed_and_answered_once(cli: Cli, fleet: Fleet) -> None:
     assert "no agent waits for an answer" in (await cli("questions")).out
-    await fleet.add_group(script=ASKS)
+    await fleet.add_group(script=QUESTION_SCRIPT)
     await fleet.send("hello")
     await fleet.settle_down()
     shown = (await cli("questions")).out

@@ -11,7 +11,7 @@ from adapters.registry import Drivers, Registry
 from models import AgentGroup, Compaction, MessageIn, PendingQuestion, Session, Turn
 from models.base import now
 from tests.support.api_fleet import model_api
-from tests.support.fake_platform import hear, make, said_to, wire
+from tests.support.fake_platform import fetch_texts, grant_role, post_message, wire
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import rule, script
 from workers.formatting import format_prompt, is_raw
@@ -25,13 +25,13 @@ ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=Tru
 async def staffed(fleet: Fleet) -> Fleet:
     group = await fleet.add_group(script="heard: {texts}")
     await wire(fleet, group)
-    await make(fleet, "ada", "member", group)
-    await make(fleet, "olga", "admin", group)
+    await grant_role(fleet, "ada", "member", group)
+    await grant_role(fleet, "olga", "admin", group)
     return fleet
 
 
 async def last(fleet: Fleet) -> str:
-    return (await said_to(fleet))[-1]
+    return (await fetch_texts(fleet))[-1]
 
 
 async def sessions_of_agent(fleet: Fleet) -> list[Any]:
@@ -45,20 +45,20 @@ async def sessions_of_agent(fleet: Fleet) -> list[Any]:
 @pytest.mark.spec("M16", "M13")
 async def test_status_says_what_the_agent_does_and_what_waits(staffed: Fleet) -> None:
     fleet = staffed
-    await hear(fleet, "/status", "ada")
+    await post_message(fleet, "/status", "ada")
     assert await last(fleet) == "demo is idle. Nothing was said here yet."
-    await hear(fleet, "hello", "ada")
-    await hear(fleet, "/status", "ada")
+    await post_message(fleet, "hello", "ada")
+    await post_message(fleet, "/status", "ada")
     assert await last(fleet) == "demo is idle. 1 message waits."
     working = {"lease_expires_at": now(60), "activity": "tool: run_command", "activity_since": now(-125)}
     await fleet.execute(update(Session).values(**working))
-    await hear(fleet, "/status", "ada")
+    await post_message(fleet, "/status", "ada")
     assert await last(fleet) == "demo is at work: tool: run_command, for 2 min. 1 message waits."
     await fleet.execute(update(Session).values(lease_expires_at=None, resume_after=now(60), activity="awaiting human"))
-    await hear(fleet, "/status", "ada")
+    await post_message(fleet, "/status", "ada")
     assert (await last(fleet)).startswith("demo waits: awaiting human, for ")
     await fleet.execute(update(Session).values(lease_expires_at=now(-5)))
-    await hear(fleet, "/status", "ada")
+    await post_message(fleet, "/status", "ada")
     assert "was interrupted" in await last(fleet)
     assert len(await fleet.inbox()) == 1  # none of these was for the agent
 
@@ -70,9 +70,9 @@ async def test_status_says_what_the_agent_does_and_what_waits(staffed: Fleet) ->
 @pytest.mark.spec("M16", "C5")
 @pytest.mark.parametrize("command", ["clear", "compact", "remote-control"])
 async def test_a_member_is_told_that_it_is_for_admins(staffed: Fleet, command: str) -> None:
-    await hear(staffed, "hello", "ada")
+    await post_message(staffed, "hello", "ada")
     before = await sessions_of_agent(staffed)
-    handled = await hear(staffed, f"/{command} now", "ada")
+    handled = await post_message(staffed, f"/{command} now", "ada")
     assert handled.handled == "command"
     assert await last(staffed) == f"/{command} is for admins of demo. You are a member."
     assert [row.id for row in await sessions_of_agent(staffed)] == [row.id for row in before]
@@ -82,7 +82,7 @@ async def test_a_member_is_told_that_it_is_for_admins(staffed: Fleet, command: s
 @pytest.mark.spec("M16", "C4")
 async def test_a_strangers_command_is_a_strangers_message(staffed: Fleet) -> None:
     with pytest.raises(RefusedError, match="not known to demo"):
-        await hear(staffed, "/clear", "eve")
+        await post_message(staffed, "/clear", "eve")
     assert await staffed.outbox() == []
 
 
@@ -99,11 +99,11 @@ async def test_the_command_line_and_producers_are_not_gated(staffed: Fleet) -> N
 @pytest.mark.spec("M16", "T4")
 async def test_clear_begins_anew_in_the_same_place(staffed: Fleet) -> None:
     fleet = staffed
-    old = await hear(fleet, "hello", "ada")
+    old = await post_message(fleet, "hello", "ada")
     await fleet.settle_down()
-    await hear(fleet, "/clear", "olga")
+    await post_message(fleet, "/clear", "olga")
     assert "demo begins anew" in await last(fleet)
-    new = await hear(fleet, "again", "ada")
+    new = await post_message(fleet, "again", "ada")
     assert new.session_id != old.session_id
     assert {row.id: row.status for row in await fleet.sessions()}[old.session_id] == "closed"
 
@@ -111,20 +111,20 @@ async def test_clear_begins_anew_in_the_same_place(staffed: Fleet) -> None:
 @pytest.mark.spec("M16", "M1")
 async def test_a_command_that_comes_twice_is_obeyed_once(staffed: Fleet) -> None:
     fleet = staffed
-    await hear(fleet, "hello", "ada")
+    await post_message(fleet, "hello", "ada")
     await fleet.settle_down()
-    await hear(fleet, "/clear", "olga", message_id="m1")
-    new = await hear(fleet, "again", "ada")
-    again = await hear(fleet, "/clear", "olga", message_id="m1")
+    await post_message(fleet, "/clear", "olga", message_id="m1")
+    new = await post_message(fleet, "again", "ada")
+    again = await post_message(fleet, "/clear", "olga", message_id="m1")
     assert (again.duplicate, again.deliveries, again.wakes) == (True, [], [])
-    assert (await hear(fleet, "and again", "ada")).session_id == new.session_id
+    assert (await post_message(fleet, "and again", "ada")).session_id == new.session_id
 
 
 @pytest.mark.spec("M16")
 async def test_clear_keeps_what_waits_and_gives_up_what_runs(staffed: Fleet) -> None:
     """A turn that waits for a person, and a message behind it."""
     fleet = staffed
-    accepted = await hear(fleet, "hello", "ada")
+    accepted = await post_message(fleet, "hello", "ada")
     await fleet.settle_down()
     [answer] = await fleet.outbox()
     [turn] = await fleet.turns()
@@ -137,7 +137,7 @@ async def test_clear_keeps_what_waits_and_gives_up_what_runs(staffed: Fleet) -> 
     await fleet.execute(insert(PendingQuestion).values(expires_at=now(60), **question))
     await fleet.execute(update(Session).where(Session.id == accepted.session_id).values(resume_after=None))
     waiting = await fleet.send("wait for me", agent_group=None, channel_type="fake", platform_id="room", kind="task")
-    cleared = await hear(fleet, "/clear", "olga")
+    cleared = await post_message(fleet, "/clear", "olga")
     assert "What it was at was given up" in await last(fleet)
     rows = {row.id: row for row in await fleet.inbox()}
     assert rows[accepted.message_id].status == "discarded"
@@ -164,11 +164,11 @@ async def test_clear_is_no_failure_of_a_task_that_was_to_be_tried_again(staffed:
     due = {"process_after": now(-1), "scheduled_for": now(-1)}
     await fleet.execute(update(MessageIn).where(MessageIn.id == task.message_id).values(**due))
     assert await fleet.wake(task.session_id) == "waiting"
-    await hear(fleet, "/clear", "olga")
+    await post_message(fleet, "/clear", "olga")
     runs = {row.status: row for row in await fleet.inbox()}
     assert runs.keys() == {"discarded", "pending"}
     assert (runs["discarded"].error, runs["discarded"].error_class) == ("given up by /clear", None)
-    assert not any("it failed" in text for text in await said_to(fleet))
+    assert not any("it failed" in text for text in await fetch_texts(fleet))
 
 
 # --- /compact ------------------------------------------------------------------------------------------------------
@@ -177,9 +177,9 @@ async def test_clear_is_no_failure_of_a_task_that_was_to_be_tried_again(staffed:
 @ONE_DATABASE
 @pytest.mark.spec("M16", "M9")
 async def test_compact_is_told_where_there_is_none(staffed: Fleet) -> None:
-    await hear(staffed, "/compact", "olga")
+    await post_message(staffed, "/compact", "olga")
     assert await last(staffed) == "demo runs on scripted, which has no /compact. /clear lets it begin anew."
-    await hear(staffed, "/remote-control", "olga")
+    await post_message(staffed, "/remote-control", "olga")
     assert await last(staffed) == "demo runs on scripted, which has no /remote-control."
 
 
@@ -193,8 +193,8 @@ async def programmed(make_fleet: MakeFleet) -> Fleet:
     fleet = await make_fleet(Registry(providers=Drivers("provider", {"claude-code": provider, "scripted": provider})))
     group = await fleet.add_group(provider="claude-code", config={"commands": ["review"]})
     await wire(fleet, group)
-    await make(fleet, "ada", "member", group)
-    await make(fleet, "olga", "admin", group)
+    await grant_role(fleet, "ada", "member", group)
+    await grant_role(fleet, "olga", "admin", group)
     return fleet
 
 
@@ -213,7 +213,7 @@ async def programmed(make_fleet: MakeFleet) -> Fleet:
 async def test_what_is_for_the_program_reaches_it_as_it_is(
     programmed: Fleet, text: str, sender: str, stored: str
 ) -> None:
-    accepted = await hear(programmed, text, sender)
+    accepted = await post_message(programmed, text, sender)
     assert accepted.wake_provider == "claude-code"
     [row] = await programmed.rows(MessageIn)
     assert (row.content["text"], row.content["raw"], row.follow_up) == (stored, True, "separate")
@@ -226,7 +226,7 @@ async def test_what_is_for_the_program_reaches_it_as_it_is(
 @pytest.mark.spec("M16")
 async def test_what_is_not_in_a_table_is_ordinary_text(programmed: Fleet) -> None:
     for text in ("/etc/passwd is mine", "/unheard-of", "/Clear", "//cost", "please /clear", "/1"):
-        await hear(programmed, text, "ada")
+        await post_message(programmed, text, "ada")
     rows = await programmed.rows(MessageIn)
     assert len(rows) == 6
     assert not any("raw" in row.content for row in rows)
@@ -236,9 +236,9 @@ async def test_what_is_not_in_a_table_is_ordinary_text(programmed: Fleet) -> Non
 @pytest.mark.spec("M16")
 @pytest.mark.parametrize("name", ["login", "exit", "permissions", "model", "vim"])
 async def test_what_nobody_may_tell_a_program_is_dropped_with_a_reason(programmed: Fleet, name: str) -> None:
-    await hear(programmed, f"/{name} x", "olga")
+    await post_message(programmed, f"/{name} x", "olga")
     assert await programmed.inbox() == []
-    assert (await said_to(programmed))[0] == f"/{name} was not passed on: {FILTERED[name]}."
+    assert (await fetch_texts(programmed))[0] == f"/{name} was not passed on: {FILTERED[name]}."
 
 
 @pytest.mark.spec("M16")
@@ -257,12 +257,12 @@ async def test_a_command_goes_to_the_agent_that_would_answer(fleet: Fleet) -> No
     worker, boss = await fleet.add_group("worker"), await fleet.add_group("boss")
     await wire(fleet, worker, trigger_rules={"mentionOnly": True})
     await wire(fleet, boss, trigger_rules={"pattern": "boss"}, priority=5)
-    await make(fleet, "olga", "owner")
+    await grant_role(fleet, "olga", "owner")
     with pytest.raises(RefusedError, match="listens to such a message"):  # maybe another bot's
-        await hear(fleet, "/status", "olga")
-    await hear(fleet, "/status boss", "olga")
-    await hear(fleet, "/status", "olga", is_mention=True)
-    assert [text.split()[0] for text in await said_to(fleet)] == ["boss", "worker"]
+        await post_message(fleet, "/status", "olga")
+    await post_message(fleet, "/status boss", "olga")
+    await post_message(fleet, "/status", "olga", is_mention=True)
+    assert [text.split()[0] for text in await fetch_texts(fleet)] == ["boss", "worker"]
 
 
 @pytest.mark.spec("M16")
@@ -280,20 +280,20 @@ async def test_compact_sums_up_before_the_next_answer(fleet: Fleet, monkeypatch:
     async with model_api(monkeypatch, rules):
         group = await fleet.add_group(provider="anthropic")
         await wire(fleet, group)
-        await make(fleet, "olga", "admin", group)
-        await hear(fleet, "/compact", "olga")
+        await grant_role(fleet, "olga", "admin", group)
+        await post_message(fleet, "/compact", "olga")
         assert "nothing to sum up" in await last(fleet)
-        await hear(fleet, "I like ships", "olga")
+        await post_message(fleet, "I like ships", "olga")
         await fleet.settle_down()
-        await hear(fleet, "/compact", "olga")
+        await post_message(fleet, "/compact", "olga")
         await fleet.settle_down()
         assert "archived and summed up" in await last(fleet)
         assert await fleet.rows(Compaction) == []  # nothing is done, and nothing paid, before somebody says something
-        await hear(fleet, "and now?", "olga")
+        await post_message(fleet, "and now?", "olga")
         await fleet.settle_down()
         assert (await last(fleet)).startswith("You said: ")
         assert [row.summary for row in await fleet.rows(Compaction)] == ["They like ships."]
-        await hear(fleet, "and then?", "olga")
+        await post_message(fleet, "and then?", "olga")
         await fleet.settle_down()
         assert len(await fleet.rows(Compaction)) == 1
         assert {row.status for row in await fleet.inbox()} == {"completed"}

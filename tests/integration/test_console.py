@@ -23,21 +23,19 @@ from models.errors import DatabaseDownError
 from models.fleet import note_limited, note_success
 from models.sign_ins import new_secret
 from models.tokens import SCOPES, list_tokens, new_token
+from tests.support.console_pages import HOSTILE_TEXT
 from tests.support.console_session import Aboard, come_aboard, text_of
+from tests.support.database_kinds import SQLITE_ONLY
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
 from tests.support.sample_fleet import settle_in
 from workers.events import redis_client
 from workers.operations.tokens import add_link, add_token, revoke
 
-# For what has nothing to do with the kind of database.
-ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 # As a browser asks for a page that somebody opens by hand.
 BY_HAND = {"Accept": "text/html", "Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"}
 OWN_FORM = {"Accept": "text/html", "Sec-Fetch-Site": "same-origin"}
-HOSTILE = "\"'><script>alert(1)</script><img src=x onerror=alert(2)>{{7*7}}"
 PAGES_OF_ALL = ("/", "/sessions", "/workflows", "/schedules", "/usage", "/groups", "/wirings")
-INLINE = re.compile(r"<script(?![^>]*\bsrc=)|<[^>]*\s(on\w+|style)=|<style|javascript:")
 PAGES_OF_OWNERS = ("/groups/new", "/wirings/new", "/people", "/audit")
 
 
@@ -76,7 +74,7 @@ def cookie_of(answer: httpx2.Response) -> str:
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_who_is_not_signed_in_is_led_to_the_door(gateway: Gateway) -> None:
     client = gateway.client
     for path in ("/", "/console"):
@@ -117,7 +115,7 @@ async def test_a_token_signs_a_browser_in_and_its_end_signs_it_out(gateway: Gate
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_the_cookie_is_for_tls_only_where_the_browser_talks_tls(gateway: Gateway) -> None:
     token = await make_token(gateway)
     host = f"127.0.0.1:{gateway.port}"
@@ -126,7 +124,7 @@ async def test_the_cookie_is_for_tls_only_where_the_browser_talks_tls(gateway: G
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_wrong_tokens_are_all_told_the_same(gateway: Gateway) -> None:
     token = await make_token(gateway)
     texts = set()
@@ -139,7 +137,7 @@ async def test_wrong_tokens_are_all_told_the_same(gateway: Gateway) -> None:
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_who_guesses_is_told_to_wait_in_words(make_fleet: MakeFleet, tmp_path: Path) -> None:
     fleet = await make_fleet(registry_with(tmp_path), address_rate=1.0)
     async with gateway_to(fleet) as gateway:
@@ -150,7 +148,7 @@ async def test_who_guesses_is_told_to_wait_in_words(make_fleet: MakeFleet, tmp_p
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_after_signing_in_nobody_is_sent_elsewhere(gateway: Gateway) -> None:
     token = await make_token(gateway)
     for elsewhere in ("https://evil.example/", "//evil.example", "/console//evil.example", "/\\evil.example", "/v1/x"):
@@ -182,7 +180,7 @@ async def test_a_link_signs_one_browser_in_once(gateway: Gateway) -> None:
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_the_button_of_a_link_works_too(gateway: Gateway) -> None:
     link = new_secret()
     await gateway.fleet.db.transact(lambda conn: add_link(conn, "cli", "operator", link))
@@ -243,7 +241,7 @@ async def test_the_audit_log_is_narrowed_by_who_what_and_agent(
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_signing_out_ends_it_also_for_a_copy_of_the_cookie(gateway: Gateway, ada: Aboard) -> None:
     answer = await ada.post("/sign-out")
     assert (answer.status_code, answer.headers["location"]) == (303, "/console/sign-in")
@@ -262,7 +260,7 @@ def filled(path: str) -> str:
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_no_form_is_taken_that_is_forged(gateway: Gateway, ada: Aboard, group: str) -> None:
     eve = await come_aboard(gateway, "eve", "member", group)
     posts = [filled(path) for method, path in console_routes() if method == "POST"]
@@ -295,7 +293,7 @@ async def test_no_form_is_taken_that_is_forged(gateway: Gateway, ada: Aboard, gr
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_whoever_is_not_signed_in_reaches_no_page_at_all(gateway: Gateway, ada: Aboard, group: str) -> None:
     open_ones = ("/sign-in", "/enter")
     for method, path in console_routes():
@@ -308,7 +306,7 @@ async def test_whoever_is_not_signed_in_reaches_no_page_at_all(gateway: Gateway,
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_every_answer_forbids_what_is_not_ours(gateway: Gateway, ada: Aboard, group: str) -> None:
     gets = [filled(path) for method, path in console_routes() if method == "GET"]
     answers = [await ada.glance(path) for path in gets if path != "/providers/list"]
@@ -334,7 +332,7 @@ async def test_every_answer_forbids_what_is_not_ours(gateway: Gateway, ada: Aboa
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_what_goes_wrong_is_a_page_for_people(
     gateway: Gateway, ada: Aboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,20 +359,22 @@ async def test_what_goes_wrong_is_a_page_for_people(
 @pytest.mark.spec("G3")
 async def test_hostile_names_are_shown_as_they_are_and_do_nothing(gateway: Gateway, ada: Aboard) -> None:
     fleet = gateway.fleet
-    agent = await fleet.add_group("demo", "{texts}", name=HOSTILE)
-    await wire(fleet, agent, "web", HOSTILE)
-    await fleet.send(HOSTILE, platform_id=HOSTILE, thread_id=HOSTILE, sender_id=HOSTILE)
+    agent = await fleet.add_group("demo", "{texts}", name=HOSTILE_TEXT)
+    await wire(fleet, agent, "web", HOSTILE_TEXT)
+    await fleet.send(HOSTILE_TEXT, platform_id=HOSTILE_TEXT, thread_id=HOSTILE_TEXT, sender_id=HOSTILE_TEXT)
     await fleet.settle_down()
-    task = {"kind": "task", "recurrence": "0 6 * * *", "platform_id": HOSTILE}
-    made = await fleet.send(HOSTILE, **task)
-    await come_aboard(gateway, HOSTILE, "admin")
-    await ada.post("/wirings/new", {"agent": "demo", "channel": "web", "chat": HOSTILE, "pattern": "x"})
+    task = {"kind": "task", "recurrence": "0 6 * * *", "platform_id": HOSTILE_TEXT}
+    made = await fleet.send(HOSTILE_TEXT, **task)
+    await come_aboard(gateway, HOSTILE_TEXT, "admin")
+    await ada.post("/wirings/new", {"agent": "demo", "channel": "web", "chat": HOSTILE_TEXT, "pattern": "x"})
     [wiring] = await fleet.rows(Wiring)
     of_one = ("/providers", f"/schedules/{made.message_id}", "/groups/demo", f"/wirings/{wiring.id}")
-    wrong = await ada.post("/wirings/new", {"agent": "demo", "channel": HOSTILE, "chat": HOSTILE, "pattern": HOSTILE})
+    wrong = await ada.post(
+        "/wirings/new", {"agent": "demo", "channel": HOSTILE_TEXT, "chat": HOSTILE_TEXT, "pattern": HOSTILE_TEXT}
+    )
     shown = 0
     pages = [await ada.get(path) for path in (*PAGES_OF_ALL, *PAGES_OF_OWNERS, *of_one, "/sessions?q=%3Cscript%3E")]
-    for page in [*pages, wrong, await ada.get(f"/sessions?q={HOSTILE}")]:
+    for page in [*pages, wrong, await ada.get(f"/sessions?q={HOSTILE_TEXT}")]:
         assert page.status_code in (200, 422), (page.url, page.text)
         assert "<script>alert" not in page.text, page.url
         assert "<img src=x" not in page.text, page.url
@@ -418,7 +418,7 @@ async def test_everybody_sees_what_is_theirs(gateway: Gateway, ada: Aboard, grou
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_a_sign_in_is_good_for_its_scopes_only(gateway: Gateway, group: str) -> None:
     task = await gateway.fleet.send("x", kind="task", recurrence="@daily")
     reader = await come_aboard(gateway, "reader", "owner", scopes=("read",))
@@ -500,7 +500,7 @@ async def test_an_agent_is_made_and_changed_and_mistakes_are_told_beside_their_f
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_a_secret_of_an_agent_is_not_shown_and_stays_until_it_is_taken_away(
     gateway: Gateway, ada: Aboard
 ) -> None:
@@ -639,7 +639,7 @@ async def test_a_busy_fleet_is_told_in_numbers(gateway: Gateway, ada: Aboard) ->
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_of_a_provider_is_said_what_is_missing_and_how_to_get_it(
     gateway: Gateway, ada: Aboard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -658,7 +658,7 @@ async def test_of_a_provider_is_said_what_is_missing_and_how_to_get_it(
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_files_are_kept_for_good_and_never_an_old_one(gateway: Gateway) -> None:
     client = gateway.client
     for name, file in static_files().items():

@@ -9,8 +9,9 @@ import pytest
 from models import Approval, Audit
 from models.workflow_progress import progress_of
 from models.workflows import Stage, Workflow
-from tests.integration.test_console import HOSTILE, INLINE, ONE_DATABASE
+from tests.support.console_pages import HOSTILE_TEXT, INLINE_CODE
 from tests.support.console_session import Aboard, come_aboard, text_of
+from tests.support.database_kinds import SQLITE_ONLY
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 from tests.support.workflow_rows import MERGED, STATES, State, checked, put_workflow, reviewed
@@ -135,7 +136,7 @@ async def test_a_card_tells_its_task_and_each_step_what_it_came_to(gateway: Gate
 
 
 async def test_what_agents_and_repositories_say_does_nothing(gateway: Gateway, ada: Aboard) -> None:
-    hostile = f"{HOSTILE}[x](javascript:alert(3)){HIDDEN}"
+    hostile = f"{HOSTILE_TEXT}[x](javascript:alert(3)){HIDDEN}"
     for state in ("negative", "asking", "waiting", "failed", "completed"):
         rows = await put_workflow(gateway.fleet, state, word=hostile)
         answers = [await ada.get(path) for path in ("/workflows", f"/workflows/{rows.id}", f"/workflows/{rows.id}/now")]
@@ -144,14 +145,14 @@ async def test_what_agents_and_repositories_say_does_nothing(gateway: Gateway, a
         shown = 0
         for answer in answers:
             assert answer.status_code == 200
-            assert not INLINE.search(re.sub(r"\(javascript:", "(", answer.text)), answer.url
+            assert not INLINE_CODE.search(re.sub(r"\(javascript:", "(", answer.text)), answer.url
             assert "<img src=x" not in answer.text
             assert not {"\u202e", "\u200b"} & set(answer.text), answer.url
             shown += "⟨U+202E⟩" in answer.text
         assert shown >= 3, state
 
 
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_an_address_that_is_none_of_the_web_is_no_link(gateway: Gateway, ada: Aboard) -> None:
     rows = await put_workflow(gateway.fleet, "running")
     for url, leads in (
@@ -188,7 +189,7 @@ async def test_a_workflow_is_there_for_those_who_oversee_its_agent(gateway: Gate
     assert {row.status for row in await fleet.rows(Workflow)} == {"running"}
 
 
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_who_may_only_look_has_no_buttons(gateway: Gateway) -> None:
     reader = await come_aboard(gateway, "reader", "owner", scopes=("read",))
     for state in ("waiting", "asking", "failed"):
@@ -238,7 +239,7 @@ async def test_an_approval_is_decided_on_the_board_and_only_as_it_was_shown(gate
     assert "Approve, once" not in (await ada.get(f"/workflows/{rows.id}")).text
 
 
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_long_outputs_are_not_in_what_is_fetched_again_and_again(gateway: Gateway, ada: Aboard) -> None:
     rows = await put_workflow(gateway.fleet, "running")
     log = "x" * 300_000 + "the end"

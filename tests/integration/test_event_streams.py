@@ -18,11 +18,11 @@ from models import Token, UserRole
 from models.base import new_id, now
 from models.errors import DatabaseDownError
 from models.tokens import DEFAULT_SCOPES, Scope, new_token
-from tests.integration.test_events import SCRIPT
 from tests.support.console_session import come_aboard
 from tests.support.event_source import EventSource, Sent, event_source
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
+from tests.support.scripts import TWO_CALLS_SCRIPT
 from workers.events import envelope, redis_client
 from workers.operations.people import Role
 from workers.operations.tokens import add_token
@@ -59,7 +59,7 @@ class Lookout:
 @pytest.fixture
 async def lookout(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[Lookout]:
     fleet = await make_fleet(registry_with(tmp_path))
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     await fleet.settle_down()
     async with gateway_to(fleet) as gateway:

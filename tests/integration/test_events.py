@@ -1,7 +1,7 @@
 """Reading events: the table first, then the live channel; no gap, no double, whatever Redis does."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import pytest
 import redis.asyncio
@@ -10,19 +10,12 @@ from sqlalchemy import update
 from adapters.events import Envelope, TextDelta
 from models import Session
 from models.base import now
+from tests.support.event_readers import event_numbers, read_events, turns_ended
 from tests.support.fleet import Fleet
+from tests.support.scripts import TWO_CALLS_SCRIPT
 from workers.events import Follower, Publisher, channel_of, redis_client
 
 pytestmark = pytest.mark.both_databases
-
-SCRIPT = """
-- play:
-    - think: hm
-    - tool: clock
-    - say: on the way
-    - tool: clock
-    - answer: done
-"""
 
 
 @pytest.fixture
@@ -41,35 +34,17 @@ TWO_TRIES = """
 """
 
 
-async def _read(follower: Follower, until: Callable[[list[Envelope]], bool]) -> list[Envelope]:
-    seen: list[Envelope] = []
-    async with asyncio.timeout(20):
-        async for item in follower.events():
-            seen.append(item)
-            if until(seen):
-                break
-    return seen
-
-
-def _ends(count: int) -> Callable[[list[Envelope]], bool]:
-    return lambda seen: sum(item.event.type == "turn_ended" for item in seen) == count
-
-
-def _numbers(items: list[Envelope]) -> list[int]:
-    return [item.seq for item in items if item.seq is not None]
-
-
 @pytest.mark.spec("P2", "G2")
 async def test_a_late_reader_gets_everything_from_the_table(fleet: Fleet, client: redis.asyncio.Redis) -> None:
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     await fleet.settle_down()
-    seen = await _read(Follower(fleet.db, client, accepted.session_id), _ends(1))
+    seen = await read_events(Follower(fleet.db, client, accepted.session_id), turns_ended(1))
     assert [item.event.type for item in seen] == [
         "turn_started", "thinking", "tool_call", "tool_result", "message", "tool_call", "tool_result", "usage",
         "result", "turn_ended",
     ]  # fmt: skip
-    assert _numbers(seen) == list(range(1, len(seen) + 1))
+    assert event_numbers(seen) == list(range(1, len(seen) + 1))
 
 
 @pytest.mark.spec("M8", "P2")
@@ -91,14 +66,14 @@ async def test_an_answer_is_told_of_when_it_leaves_and_once(fleet: Fleet) -> Non
 
 @pytest.mark.spec("P2", "G2")
 async def test_a_live_reader_also_gets_the_deltas_in_their_place(fleet: Fleet, client: redis.asyncio.Redis) -> None:
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
-    reading = asyncio.create_task(_read(Follower(fleet.db, client, accepted.session_id), _ends(1)))
+    reading = asyncio.create_task(read_events(Follower(fleet.db, client, accepted.session_id), turns_ended(1)))
     await _until_subscribed(client, accepted.session_id)
     await fleet.settle_down()
     seen = await reading
     lasting = [item for item in seen if item.seq is not None]
-    assert _numbers(seen) == list(range(1, len(lasting) + 1))
+    assert event_numbers(seen) == list(range(1, len(lasting) + 1))
     types = [item.event.type for item in seen]
     assert types.index("text_delta") > types.index("tool_result"), "a delta does not overtake what came before it"
     assert types.index("text_delta") < types.index("message")
@@ -106,29 +81,29 @@ async def test_a_live_reader_also_gets_the_deltas_in_their_place(fleet: Fleet, c
 
 @pytest.mark.spec("G2")
 async def test_a_reader_that_resumes_gets_only_what_it_missed(fleet: Fleet, client: redis.asyncio.Redis) -> None:
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     await fleet.settle_down()
-    seen = await _read(Follower(fleet.db, client, accepted.session_id, after=7), _ends(1))
-    assert _numbers(seen) == [8, 9, 10]
+    seen = await read_events(Follower(fleet.db, client, accepted.session_id, after=7), turns_ended(1))
+    assert event_numbers(seen) == [8, 9, 10]
 
 
 @pytest.mark.spec("G2")
 async def test_what_the_live_channel_loses_is_filled_in_and_what_it_repeats_is_dropped(
     fleet: Fleet, client: redis.asyncio.Redis
 ) -> None:
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     lossy = LossyPublisher(client)
     fleet.runtime.publisher = lossy  # type: ignore[misc]
-    reading = asyncio.create_task(_read(Follower(fleet.db, client, accepted.session_id), _ends(2)))
+    reading = asyncio.create_task(read_events(Follower(fleet.db, client, accepted.session_id), turns_ended(2)))
     await _until_subscribed(client, accepted.session_id)
     await fleet.settle_down()
     await fleet.send()
     await fleet.settle_down()
     seen = await reading
     await lossy.close()
-    assert _numbers(seen) == list(range(1, 21))
+    assert event_numbers(seen) == list(range(1, 21))
 
 
 @pytest.mark.spec("M1")
@@ -136,12 +111,12 @@ async def test_without_redis_turns_run_and_readers_find_them_later(fleet: Fleet,
     away = redis_client("redis://127.0.0.1:1/0")
     publisher = Publisher(away)
     fleet.runtime.publisher = publisher  # type: ignore[misc]
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     await fleet.settle_down()
     assert [row.status for row in await fleet.inbox()] == ["completed"]
-    seen = await _read(Follower(fleet.db, client, accepted.session_id), _ends(1))
-    assert _numbers(seen) == list(range(1, 11))
+    seen = await read_events(Follower(fleet.db, client, accepted.session_id), turns_ended(1))
+    assert event_numbers(seen) == list(range(1, 11))
     await publisher.close()
     await away.aclose()
 
@@ -151,7 +126,7 @@ async def test_a_reader_of_all_sees_every_session_from_now_on(fleet: Fleet, clie
     await fleet.add_group(script="hello")
     await fleet.send(platform_id="before")
     await fleet.settle_down()
-    ends = asyncio.create_task(_read(Follower(fleet.db, client, None), _ends(3)))
+    ends = asyncio.create_task(read_events(Follower(fleet.db, client, None), turns_ended(3)))
     await _until_subscribed(client, None)
     accepted = [await fleet.send(platform_id=f"chat{number}") for number in range(3)]
     await fleet.settle_down()
@@ -183,7 +158,7 @@ async def _until_subscribed(client: redis.asyncio.Redis, session_id: str | None)
 async def test_a_reader_stops_whenever_it_is_told_to(fleet: Fleet, redis_url: str) -> None:
     for pause in range(0, 60, 4):  # also while it connects, where the client swallows cancellations
         client = redis_client(redis_url)
-        reading = asyncio.create_task(_read(Follower(fleet.db, client, None), _ends(1)))
+        reading = asyncio.create_task(read_events(Follower(fleet.db, client, None), turns_ended(1)))
         for _ in range(pause):
             await asyncio.sleep(0)
         reading.cancel()
@@ -205,7 +180,7 @@ async def test_who_rings_when_ready_misses_no_word(fleet: Fleet, client: redis.a
         accepted.session_id,
         ready=lambda: turns.append(asyncio.create_task(fleet.answer_wakes())),
     )
-    seen = await _read(follower, _ends(1))
+    seen = await read_events(follower, turns_ended(1))
     assert next(item.event.text for item in seen if isinstance(item.event, TextDelta)) == "First words."
     assert [await turn for turn in turns] == [["completed"]]
 
@@ -221,7 +196,7 @@ async def test_pieces_of_a_text_say_how_much_of_it_came_before(fleet: Fleet, cli
         accepted.session_id,
         ready=lambda: turns.append(asyncio.create_task(fleet.answer_wakes())),
     )
-    pieces = [item.event for item in await _read(rung, _ends(1)) if isinstance(item.event, TextDelta)]
+    pieces = [item.event for item in await read_events(rung, turns_ended(1)) if isinstance(item.event, TextDelta)]
     texts: list[str] = []
     for piece in pieces:
         texts += [""] if piece.offset == 0 else []
@@ -240,6 +215,6 @@ async def test_without_redis_it_is_rung_for_all_the_same(fleet: Fleet) -> None:
     follower = Follower(
         fleet.db, away, accepted.session_id, ready=lambda: turns.append(asyncio.create_task(fleet.answer_wakes()))
     )
-    assert (await _read(follower, _ends(1)))[-1].event.type == "turn_ended"
+    assert (await read_events(follower, turns_ended(1)))[-1].event.type == "turn_ended"
     assert [await turn for turn in turns] == [["completed"]]
     await away.aclose()

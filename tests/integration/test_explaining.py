@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from adapters.registry import Drivers, Registry
 from models.base import new_id
-from tests.integration.test_access import Greeter
-from tests.support.fake_platform import hear, make, wire
+from tests.support.fake_platform import RegisteringChannel, grant_role, post_message, wire
 from tests.support.fleet import Fleet, MakeFleet
 from workers.intake.explaining import explain
 from workers.intake.incoming import parse_incoming
@@ -49,7 +48,7 @@ class Asked:
     async def compare(self, case: Any) -> None:
         policy, rules, text, sender, thread, mention, direct, trusted, agent = case
         channel = self.fleet.runtime.registry.channels.get("fake")
-        assert isinstance(channel, Greeter)
+        assert isinstance(channel, RegisteringChannel)
         channel.agent = agent
         chat = f"{policy}-{rules}" if rules is not None else f"unwired-{new_id()}"
         said = {"channel_type": "fake", "platform_id": chat, "sender_id": sender, "thread_id": thread}
@@ -59,7 +58,7 @@ class Asked:
         told = await self.fleet.db.read(lambda conn: explain(conn, runtime.registry, runtime.settings, visit))
         how = {"thread_id": thread, "is_mention": mention, "direct": direct, "trusted": trusted}
         try:
-            accepted = await hear(self.fleet, text, sender, chat, **how)
+            accepted = await post_message(self.fleet, text, sender, chat, **how)
         except RefusedError:
             assert told["outcome"] == "refused", told
             return
@@ -76,9 +75,9 @@ class Asked:
     async def prepare(self) -> None:
         fleet = self.fleet
         self.demo, self.boss = await fleet.add_group("demo"), await fleet.add_group("boss")
-        await make(fleet, "member", "member", self.demo)
-        await make(fleet, "boss-member", "member", self.boss)
-        await make(fleet, "owner", "owner")
+        await grant_role(fleet, "member", "member", self.demo)
+        await grant_role(fleet, "boss-member", "member", self.boss)
+        await grant_role(fleet, "owner", "owner")
         for policy in POLICIES:
             for number, rules in enumerate(RULES):
                 await wire(fleet, self.demo, f"{policy}-{number}", policy=policy, **rules)
@@ -90,7 +89,7 @@ class Asked:
 async def test_the_dry_run_and_the_reception_agree(make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workers.intake.codes.MAX_WRONG", 10**6)
     monkeypatch.setattr("workers.consent.strangers.MAX_WAITING", 10**6)
-    asked = Asked(await make_fleet(Registry(channels=Drivers("channel", {"fake": Greeter()}))))
+    asked = Asked(await make_fleet(Registry(channels=Drivers("channel", {"fake": RegisteringChannel()}))))
     await asked.prepare()
     loop = asyncio.get_running_loop()
 

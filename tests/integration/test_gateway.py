@@ -22,10 +22,10 @@ from models import MessagingGroup, Rejected, Wiring
 from models.base import new_id
 from models.database import Database
 from models.errors import DatabaseDownError
-from tests.contract.test_channels import forge
-from tests.integration.test_commands import ASKS
 from tests.support.fleet import HeldBells, MakeFleet
+from tests.support.forged_requests import forge_request
 from tests.support.open_gateway import Gateway, Platform, answering, gateway_to, registry_with, wire
+from tests.support.scripts import QUESTION_SCRIPT
 from tests.support.webhook_server import WebhookServer
 from workers.intake.doors import MAX_FAILURES, finish_telling, take_in
 from workers.settings import Settings
@@ -76,7 +76,7 @@ async def test_a_channel_without_a_secret_has_no_route(gateway: Gateway) -> None
 @pytest.mark.spec("C8")
 async def test_what_is_not_signed_is_refused_without_a_row_and_without_a_hint(gateway: Gateway) -> None:
     for forgery in FORGERIES:
-        request = forge(fake.SECRET, b'{"id": 1, "chat": "plaza", "text": "hi"}', forgery, {})
+        request = forge_request(fake.SECRET, b'{"id": 1, "chat": "plaza", "text": "hi"}', forgery, {})
         answer = await gateway.send("platform", request)
         assert answer.status_code == 401
         assert answer.json()["detail"] == "the request is not signed as this channel wants it"
@@ -252,7 +252,7 @@ async def test_strangers_and_small_talk_do_not_fill_the_list_of_what_was_refused
 @pytest.mark.spec("C7", "C8")
 async def test_a_press_is_heard_and_whoever_pressed_is_told(make_fleet: MakeFleet, tmp_path: Path) -> None:
     fleet = await make_fleet(registry_with(tmp_path))
-    await wire(fleet, await fleet.add_group(script=ASKS), "platform", "plaza")
+    await wire(fleet, await fleet.add_group(script=QUESTION_SCRIPT), "platform", "plaza")
     platform = fleet.runtime.registry.channels.get("platform")
     assert isinstance(platform, Platform)
     async with gateway_to(fleet) as gateway:
@@ -454,7 +454,7 @@ async def test_an_answer_that_takes_longer_is_fetched_by_the_same_request(
 @pytest.mark.spec("C2", "C7")
 async def test_whoever_waits_hears_the_question_and_then_the_answer(make_fleet: MakeFleet, tmp_path: Path) -> None:
     fleet = await make_fleet(registry_with(tmp_path))
-    await wire(fleet, await fleet.add_group(script=ASKS), "webhook", "crm")
+    await wire(fleet, await fleet.add_group(script=QUESTION_SCRIPT), "webhook", "crm")
     async with gateway_to(fleet) as gateway, answering(fleet):
         asked = await gateway.webhook("wait=30")
         assert (asked.status_code, asked.json()["status"]) == (202, "parked")

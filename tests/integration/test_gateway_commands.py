@@ -19,16 +19,14 @@ from models.fleet import report_alive
 from models.listeners import claim_listener, store_cursor
 from models.sign_ins import find_visitor, sign_in, sign_out, use_link
 from models.tokens import SCOPES, find_bearer
-from tests.integration import test_commands
-from tests.integration.test_commands import Cli
-from tests.support.fake_platform import hear
+from tests.support.command_line import Cli
+from tests.support.fake_platform import post_message
 from tests.support.file_channel import LISTENS_TO, Feed
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.open_gateway import wire
 from workers.access import Standing, standing_of
 from workers.front_desk import say
 
-cli = test_commands.cli
 SCRIPTED = Drivers[AnyProvider]("provider", {"scripted": ScriptedProvider()})  # programs take a while to be found
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
@@ -161,7 +159,7 @@ async def test_tokens_that_cannot_be_made_are_refused(
 async def test_a_token_for_an_agent_lets_in_whoever_waited_for_it(cli: Cli, fleet: Fleet) -> None:
     await fleet.add_group("demo")
     await cli("wire", "demo", "web", "plaza", "--unknown", "request_approval")
-    await hear(fleet, "hello", "ada", "plaza", channel_type="web")
+    await post_message(fleet, "hello", "ada", "plaza", channel_type="web")
     assert [row.status for row in await fleet.inbox()] == ["paused"]
     assert (await cli("token", "add", "ada", "--agent", "demo")).code == 0
     await fleet.settle_down()

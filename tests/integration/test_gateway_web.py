@@ -19,11 +19,11 @@ from models import AgentGroupMember, Approval, MessageOut, MessagingGroup, Pendi
 from models.base import new_id, now
 from models.tokens import new_token
 from models.web_chats import Cursor
-from tests.integration.test_commands import ASKS
 from tests.support.cards import SCRIPT as LAUNCH
 from tests.support.cards import Launcher
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, answering, gateway_to, registry_with, wire
+from tests.support.scripts import QUESTION_SCRIPT
 from workers.operations.tokens import add_token
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
@@ -310,7 +310,7 @@ async def test_one_sees_who_is_at_work_and_at_what(club: Club) -> None:
 
 @pytest.mark.spec("C2", "C6", "C7")
 async def test_a_button_is_pressed_once_and_then_gone(club: Club) -> None:
-    await club.fleet.add_group(script=ASKS)
+    await club.fleet.add_group(script=QUESTION_SCRIPT)
     ada, bob = await club.person("ada", agent="demo"), await club.person("bob", agent="demo")
     await ada.post("/web/ada/messages", text="tea?")
     await club.fleet.settle_down()
@@ -398,7 +398,7 @@ async def test_approvals_are_decided_by_those_who_may_and_once(club: Club) -> No
 
 @pytest.mark.spec("C7", "C5")
 async def test_questions_are_answered_by_those_who_were_asked(club: Club) -> None:
-    group, ada = await parked(club, ASKS)
+    group, ada = await parked(club, QUESTION_SCRIPT)
     bob, boss, eve = await club.person("bob", agent="demo"), await club.person("boss"), await club.person("eve")
     await club.make_admin(boss, group)
     [asked] = (await ada.get("/v1/questions")).json()["items"]
@@ -419,7 +419,7 @@ async def test_questions_are_answered_by_those_who_were_asked(club: Club) -> Non
 @pytest.mark.spec("C7", "C5")
 @ONE_DATABASE
 async def test_what_an_agent_asks_in_a_private_chat_is_read_by_nobody_else(club: Club) -> None:
-    await club.fleet.add_group(script=ASKS)
+    await club.fleet.add_group(script=QUESTION_SCRIPT)
     bob = await club.person("bob", agent="demo")
     await club.fleet.send("do it", channel_type="platform", platform_id="4711", sender_id="cy")
     await club.fleet.settle_down()

@@ -5,62 +5,32 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from sqlalchemy import delete, insert
+from sqlalchemy import delete
 
 from adapters.actions import Place, RegisterAgentGroup
 from adapters.errors import ToolError
 from adapters.policy import Policy
 from models import AgentGroup, Approval, MessagingGroup, UserRole, Wiring
-from models.database import Database
-from models.people import remember_user
-from tests.integration.test_task_tools import answer_to, ask, teach, tool_registry
+from tests.support.agent_registration import GARDENER, register_agent
+from tests.support.fake_platform import grant_role
 from tests.support.fleet import Fleet, MakeFleet
+from tests.support.tool_calls import fetch_answer, make_calls, script_calls, tool_registry
 from workers.actions import groups
 from workers.actions.caller import Caller
 from workers.consent.approvals import decide
-
-WISH: dict[str, Any] = {
-    "name": "The Gardener",
-    "folder": "gardener",
-    "platformId": "garden",
-    "channelType": "fake",
-    "provider": "scripted",
-    "model": "script",
-    "sessionMode": "per-thread",
-    "triggerRules": {"pattern": "^plants", "mentionOnly": True, "excludeSenders": ["bot"]},
-}
 
 
 @pytest.fixture
 async def fleet(make_fleet: MakeFleet) -> Fleet:
     fleet = await make_fleet(tool_registry())
     await fleet.add_group()
-    await grant(fleet.db, "olga", "owner")
+    await grant_role(fleet, "olga", "owner", channel="local")
     return fleet
-
-
-async def grant(db: Database, sender: str, role: str, agent_group_id: str | None = None) -> None:
-    async def work(conn: Any) -> None:
-        await remember_user(conn, f"local:{sender}", "local", sender)
-        await conn.execute(insert(UserRole).values(user_id=f"local:{sender}", role=role, agent_group_id=agent_group_id))
-
-    await db.transact(work)
-
-
-async def wish(fleet: Fleet, arguments: dict[str, Any], sender: str = "olga", *, approve: bool = True) -> str:
-    """Somebody asks for an agent, and somebody approves (or denies) it. Returns what the agent was told."""
-    await teach(fleet, ("register_agent_group", arguments))
-    accepted = await fleet.send("make one", sender_id=sender)
-    assert await fleet.answer_wakes() == ["parked"]
-    [approval] = [row for row in await fleet.rows(Approval) if row.status == "pending"]
-    await decide(fleet.db, approval.id, approve=approve, user_id="local:olga")
-    assert await fleet.wake(accepted.session_id) == "completed"
-    return await answer_to(fleet, accepted.message_id)
 
 
 @pytest.mark.spec("T4")
 async def test_an_agent_is_made_and_listens(fleet: Fleet) -> None:
-    assert await wish(fleet, WISH) == "made agent gardener; it listens on fake garden"
+    assert await register_agent(fleet, GARDENER) == "made agent gardener; it listens on fake garden"
     [made] = [row for row in await fleet.rows(AgentGroup) if row.folder == "gardener"]
     assert (made.name, made.provider, made.model, made.config) == ("The Gardener", "scripted", "script", {})
     [place] = [row for row in await fleet.rows(MessagingGroup) if row.platform_id == "garden"]
@@ -72,24 +42,24 @@ async def test_an_agent_is_made_and_listens(fleet: Fleet) -> None:
     heard = {"agent_group": None, "channel_type": "fake", "platform_id": "garden", "thread_id": "t1"}
     accepted = await fleet.send("plants need water", is_mention=True, **heard)
     await fleet.settle_down()
-    assert await answer_to(fleet, accepted.message_id) == "You said: plants need water"
+    assert await fetch_answer(fleet, accepted.message_id) == "You said: plants need water"
 
 
 @pytest.mark.spec("T4", "D4")
 async def test_a_global_admin_may_too_and_the_rest_has_defaults(fleet: Fleet) -> None:
-    await grant(fleet.db, "gus", "admin")
+    await grant_role(fleet, "gus", "admin", channel="local")
     least = {"name": "x", "folder": "x", "platform_id": "inbox", "channel_type": "local"}
-    assert await wish(fleet, least, "gus") == "made agent x; it listens on local inbox"
+    assert await register_agent(fleet, least, "gus") == "made agent x; it listens on local inbox"
     [made] = [row for row in await fleet.rows(AgentGroup) if row.folder == "x"]
     [wiring] = await fleet.rows(Wiring)
     assert (made.provider, made.model, wiring.trigger_rules, wiring.session_mode) == (None, None, {}, "shared")
-    said = await wish(fleet, least | {"folder": "y"}, "gus")
+    said = await register_agent(fleet, least | {"folder": "y"}, "gus")
     assert said == "made agent y; it listens on local inbox. Asked before it there: x"
 
 
 @pytest.mark.spec("T4")
 async def test_without_approval_nothing_is_made(fleet: Fleet) -> None:
-    assert "was not approved: local:olga said no" in await wish(fleet, WISH, approve=False)
+    assert "was not approved: local:olga said no" in await register_agent(fleet, GARDENER, approve=False)
     assert [row.folder for row in await fleet.rows(AgentGroup)] == ["demo"]
     assert await fleet.rows(Wiring) == []
 
@@ -97,22 +67,22 @@ async def test_without_approval_nothing_is_made(fleet: Fleet) -> None:
 @pytest.mark.spec("T4", "D4")
 async def test_an_admin_of_one_agent_may_not_make_others(fleet: Fleet) -> None:
     [demo] = await fleet.rows(AgentGroup)
-    await grant(fleet.db, "sam", "admin", demo.id)
-    assert "only owners and global admins may make agents" in await wish(fleet, WISH, "sam")
+    await grant_role(fleet, "sam", "admin", demo.id, channel="local")
+    assert "only owners and global admins may make agents" in await register_agent(fleet, GARDENER, "sam")
     assert len(await fleet.rows(AgentGroup)) == 1
 
 
 @pytest.mark.spec("T4")
 async def test_somebody_who_loses_the_role_before_it_is_approved_has_lost_it(fleet: Fleet) -> None:
-    await grant(fleet.db, "gus", "admin")
-    await teach(fleet, ("register_agent_group", WISH))
+    await grant_role(fleet, "gus", "admin", channel="local")
+    await script_calls(fleet, ("register_agent_group", GARDENER))
     accepted = await fleet.send("make one", sender_id="gus")
     assert await fleet.answer_wakes() == ["parked"]
     [approval] = await fleet.rows(Approval)
     await decide(fleet.db, approval.id, approve=True, user_id="local:olga")
     await fleet.execute(delete(UserRole).where(UserRole.user_id == "local:gus"))
     assert await fleet.wake(accepted.session_id) == "completed"
-    assert "is for admins of this agent" in await answer_to(fleet, accepted.message_id)
+    assert "is for admins of this agent" in await fetch_answer(fleet, accepted.message_id)
     assert len(await fleet.rows(AgentGroup)) == 1
 
 
@@ -136,7 +106,7 @@ async def test_somebody_who_loses_the_role_before_it_is_approved_has_lost_it(fle
 @pytest.mark.parametrize("database_kind", ["sqlite"])  # no row is looked at
 @pytest.mark.spec("T4")
 async def test_nobody_is_asked_to_approve_nonsense(fleet: Fleet, change: dict[str, Any], complaint: str) -> None:
-    assert complaint in await ask(fleet, ("register_agent_group", WISH | change), sender_id="olga")
+    assert complaint in await make_calls(fleet, ("register_agent_group", GARDENER | change), sender_id="olga")
     assert await fleet.rows(Approval) == []
 
 
@@ -155,7 +125,7 @@ async def test_nobody_is_asked_to_approve_nonsense(fleet: Fleet, change: dict[st
 async def test_what_cannot_be_is_refused_and_nothing_is_written(
     fleet: Fleet, change: dict[str, Any], complaint: str
 ) -> None:
-    assert complaint in await wish(fleet, WISH | change)
+    assert complaint in await register_agent(fleet, GARDENER | change)
     assert len(await fleet.rows(AgentGroup)) == 1
     assert await fleet.rows(Wiring) == []
     assert "garden" not in [row.platform_id for row in await fleet.rows(MessagingGroup)]
@@ -197,5 +167,5 @@ async def _register(fleet: Fleet, place: str) -> str:
 @pytest.mark.spec("T4", "M2")
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 async def test_a_pattern_that_could_take_long_is_refused(fleet: Fleet) -> None:
-    assert "could take too long" in await wish(fleet, WISH | {"triggerRules": {"pattern": "(a+)+$"}})
+    assert "could take too long" in await register_agent(fleet, GARDENER | {"triggerRules": {"pattern": "(a+)+$"}})
     assert await fleet.rows(Wiring) == []

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from models import Listener
 from models.database import Database
 from models.errors import DatabaseDownError
 from models.listeners import all_listeners, claim_listener, release_listener, renew_listener, store_cursor
+from tests.support.conditions import wait_for_condition
 from tests.support.file_channel import LISTENS_TO, Feed, outpost
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.open_gateway import wire
@@ -56,21 +57,12 @@ class Stage:
         async def heard() -> bool:
             return len(await self.stored()) >= len(wanted)
 
-        await until(heard)
+        await wait_for_condition(heard)
         assert await self.stored() == wanted
 
     async def place(self) -> Any:
         [row] = await self.fleet.db.read(all_listeners)
         return row
-
-
-async def until(condition: Callable[[], Any], seconds: float = 30) -> None:
-    async with asyncio.timeout(seconds):
-        while True:
-            met = condition()
-            if await met if asyncio.iscoroutine(met) else met:
-                return
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -110,7 +102,7 @@ async def test_one_that_ends_properly_is_followed_from_where_it_stopped(stage: S
     stage.say(3)
     async with stage.listener(Feed(stage.file)):
         await stage.has_heard_all()
-        await until(lambda: _cursor_is(stage, 3))
+        await wait_for_condition(lambda: _cursor_is(stage, 3))
     stage.say(2)
     later = Feed(stage.file)
     async with stage.listener(later):
@@ -154,7 +146,7 @@ async def test_one_that_is_killed_is_followed_within_its_lease_and_nothing_is_lo
 async def test_a_listener_that_lost_its_place_can_store_nothing(db: Database) -> None:
     old = await db.transact(lambda conn: claim_listener(conn, "feed:1", "old", 0.0))
     assert old is not None
-    await until(lambda: _expired(db))
+    await wait_for_condition(lambda: _expired(db))
     new = await db.transact(lambda conn: claim_listener(conn, "feed:1", "new", 60))
     assert new is not None
     assert await db.transact(lambda conn: claim_listener(conn, "feed:1", "third", 60)) is None
@@ -184,7 +176,7 @@ async def test_one_whose_place_was_taken_stops_listening(stage: Stage) -> None:
         # As if it had been frozen, and another one had come meanwhile.
         theirs = update(Listener).values(token=Listener.token + 1, owner="another")
         await stage.fleet.execute(theirs)
-        await until(lambda: not feed.active)
+        await wait_for_condition(lambda: not feed.active)
     assert (await stage.place()).owner == "another"
 
 

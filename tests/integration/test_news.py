@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from adapters.events import Envelope
 from gateway.http import news as module
 from gateway.http.news import News
 from models import Event
-from tests.integration.test_events import SCRIPT, _ends, _numbers, _read
+from tests.support.conditions import wait_for_condition
+from tests.support.event_readers import event_numbers, read_events, turns_ended
 from tests.support.fleet import Fleet, fleet_settings
+from tests.support.scripts import TWO_CALLS_SCRIPT
 from tests.support.servers import Valkey
 from workers.events import ALL, Follower, Live, Publisher, Subscriptions, redis_client
 
@@ -71,12 +73,6 @@ async def reading(follower: Follower) -> AsyncIterator[list[Envelope]]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
 async def subscribers(client: redis.asyncio.Redis) -> int:
     [(_, count)] = await client.pubsub_numsub(ALL)
     return int(count)
@@ -85,19 +81,19 @@ async def subscribers(client: redis.asyncio.Redis) -> int:
 async def test_many_readers_share_one_subscription_and_each_gets_everything(
     fleet: Fleet, client: redis.asyncio.Redis, news: News
 ) -> None:
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     ready: list[int] = []
     followers = [
         Follower(fleet.db, news, accepted.session_id, ready=lambda: ready.append(1), look_again=LONG) for _ in range(20)
     ]
-    readers = [asyncio.create_task(_read(follower, _ends(1))) for follower in followers]
-    await until(lambda: len(ready) == 20)
+    readers = [asyncio.create_task(read_events(follower, turns_ended(1))) for follower in followers]
+    await wait_for_condition(lambda: len(ready) == 20)
     assert await subscribers(client) == 1
     await fleet.send(platform_id="elsewhere")
     await fleet.settle_down()
     first, *others = await asyncio.gather(*readers)
-    assert _numbers(first) == list(range(1, 11))
+    assert event_numbers(first) == list(range(1, 11))
     assert {item.session for item in first} == {accepted.session_id}
     assert "text_delta" in {item.event.type for item in first}
     assert all(other == first for other in others)
@@ -107,21 +103,21 @@ async def test_a_reader_that_falls_behind_reads_the_table(
     fleet: Fleet, news: News, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "BEHIND_LIMIT", 3)
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     slow = Follower(fleet.db, news, accepted.session_id, look_again=LONG)
     beats = slow.events()
     first = asyncio.ensure_future(anext(beats))
-    await until(lambda: news._readers)
+    await wait_for_condition(lambda: news._readers)
     [reader] = news._readers[accepted.session_id]
     await fleet.settle_down()
-    await until(lambda: reader.losses)
+    await wait_for_condition(lambda: reader.losses)
     assert len(reader._behind) <= 3
     seen = [await first]
     async with asyncio.timeout(20):
         while seen[-1].event.type != "turn_ended":
             seen.append(await anext(beats))
-    assert _numbers(seen) == list(range(1, 11))
+    assert event_numbers(seen) == list(range(1, 11))
 
 
 class QuietPubSub(PubSub):
@@ -145,7 +141,7 @@ async def test_a_lost_connection_sends_readers_to_the_table(
     live: Live = news if kind == "shared" else Subscriptions(client)
     mute = Mute(client)
     fleet.runtime.publisher = mute  # type: ignore[misc]
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     ready = asyncio.Event()
     async with reading(Follower(fleet.db, live, accepted.session_id, ready=ready.set, look_again=LONG)) as seen:
@@ -153,8 +149,8 @@ async def test_a_lost_connection_sends_readers_to_the_table(
         await fleet.settle_down()
         assert not seen
         await client.client_kill_filter(_type="pubsub")
-        await until(lambda: len(seen) >= 10)
-        assert _numbers(seen) == list(range(1, 11))
+        await wait_for_condition(lambda: len(seen) >= 10)
+        assert event_numbers(seen) == list(range(1, 11))
     await mute.close()
 
 
@@ -168,77 +164,77 @@ async def fleet_beside(valkey: Valkey, database_url: str, tmp_path: Path) -> Asy
 
 async def test_readers_live_through_a_restart_of_redis(fleet_beside: Fleet, valkey: Valkey) -> None:
     fleet = fleet_beside
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     async with redis_client(valkey.url) as client:
         news = News(client)
         followers = [Follower(fleet.db, news, accepted.session_id) for _ in range(3)]
         async with reading(followers[0]) as one, reading(followers[1]) as two, reading(followers[2]) as three:
             await fleet.settle_down()
-            await until(lambda: min(map(len, (one, two, three))) >= 10)
+            await wait_for_condition(lambda: min(map(len, (one, two, three))) >= 10)
             valkey.stop(signal.SIGKILL)
             await fleet.send()
             await fleet.settle_down()
-            await until(lambda: all(_numbers(seen)[-1:] == [20] for seen in (one, two, three)))
+            await wait_for_condition(lambda: all(event_numbers(seen)[-1:] == [20] for seen in (one, two, three)))
             valkey.start()
-            await until(lambda: news._subscribed.is_set())
+            await wait_for_condition(lambda: news._subscribed.is_set())
             told = [len(seen) for seen in (one, two, three)]
             await fleet.send()
             await fleet.settle_down()
-            await until(lambda: all(_numbers(seen)[-1:] == [30] for seen in (one, two, three)))
+            await wait_for_condition(lambda: all(event_numbers(seen)[-1:] == [30] for seen in (one, two, three)))
             for seen, before in zip((one, two, three), told, strict=True):
-                assert _numbers(seen) == list(range(1, 31))
+                assert event_numbers(seen) == list(range(1, 31))
                 assert "text_delta" in {item.event.type for item in seen[before:]}, "it is live again"
         news.close()
 
 
 async def test_when_redis_was_never_there_readers_find_everything(fleet: Fleet) -> None:
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     async with redis_client("redis://127.0.0.1:1/0") as away:
         news = News(away)
         async with reading(Follower(fleet.db, news, accepted.session_id, look_again=0.05)) as seen:
             await fleet.settle_down()
-            await until(lambda: len(seen) >= 10)
-            assert _numbers(seen) == list(range(1, 11))
+            await wait_for_condition(lambda: len(seen) >= 10)
+            assert event_numbers(seen) == list(range(1, 11))
         news.close()
 
 
 @ONE_DATABASE
 async def test_what_nobody_can_read_stops_nobody(fleet: Fleet, client: redis.asyncio.Redis, news: News) -> None:
     """A newer release may say things that this one does not know, and anybody may publish."""
-    await fleet.add_group(script=SCRIPT)
+    await fleet.add_group(script=TWO_CALLS_SCRIPT)
     accepted = await fleet.send()
     new = '{"v": 1, "session": "%s", "at": "2026-11-16T02:31:28Z", "seq": 1, "event": {"type": "hologram"}}'
     async with reading(Follower(fleet.db, news, accepted.session_id, look_again=LONG)) as seen:
-        await until(lambda: news._subscribed.is_set() and news._readers)
+        await wait_for_condition(lambda: news._subscribed.is_set() and news._readers)
         for text in (b"\xff\x00", "[]", new % accepted.session_id):
             await client.publish(ALL, text)
         row = {"session_id": accepted.session_id, "seq": 11, "type": "hologram", "payload": {"type": "hologram"}}
         await fleet.settle_down()
-        await until(lambda: len(_numbers(seen)) >= 10)
+        await wait_for_condition(lambda: len(event_numbers(seen)) >= 10)
         await fleet.insert(Event, row)
         again: list[Envelope] = []
         async for beat in Follower(fleet.db, news, accepted.session_id, look_again=0.05).beats():
             if beat is None:
                 break
             again.append(beat)
-        assert _numbers(again) == _numbers(seen) == list(range(1, 11))
+        assert event_numbers(again) == event_numbers(seen) == list(range(1, 11))
 
 
 @ONE_DATABASE
 async def test_closing_ends_every_reader_and_those_that_come_later(fleet: Fleet, news: News) -> None:
     followers = [Follower(fleet.db, news, session, look_again=LONG) for session in ("s1", "s1", "s2")]
-    readers = [asyncio.create_task(_read(follower, lambda _: False)) for follower in followers]
-    await until(lambda: sum(map(len, news._readers.values())) == 3)
+    readers = [asyncio.create_task(read_events(follower, lambda _: False)) for follower in followers]
+    await wait_for_condition(lambda: sum(map(len, news._readers.values())) == 3)
     news.close()
     assert await asyncio.gather(*readers) == [[], [], []]
-    assert await _read(Follower(fleet.db, news, "s3", look_again=LONG), lambda _: False) == []
+    assert await read_events(Follower(fleet.db, news, "s3", look_again=LONG), lambda _: False) == []
     assert not news._readers
 
 
 @ONE_DATABASE
 async def test_a_reader_that_goes_is_forgotten(fleet: Fleet, news: News) -> None:
     async with reading(Follower(fleet.db, news, "s1")), reading(Follower(fleet.db, news, "s2")):
-        await until(lambda: set(news._readers) == {"s1", "s2"})
+        await wait_for_condition(lambda: set(news._readers) == {"s1", "s2"})
     assert not news._readers

@@ -16,8 +16,9 @@ from adapters.registry import Drivers, Registry
 from models import AgentGroup, MessageIn, MessagingGroup, Session, Step, Wiring
 from models.base import new_id, now
 from models.database import Database
-from tests.integration.test_retry import ForgetfulProvider, _die, _retry_now
 from tests.support.fleet import Fleet, MakeFleet
+from tests.support.forgetful_provider import ForgetfulProvider
+from tests.support.turns import abandon_turn, retry_now
 from workers.loop import Job, Stop, StoppedError
 from workers.turn import wake
 
@@ -40,7 +41,7 @@ async def test_a_batch_that_begins_with_context_is_not_stuck_after_two_failures(
     await fleet.send("question", is_mention=True, **fields)
     await fleet.answer_wakes()
     for _ in range(2):
-        await _retry_now(fleet)
+        await retry_now(fleet)
     assert {row.status for row in await fleet.inbox()} == {"completed"}
 
 
@@ -51,7 +52,7 @@ async def test_an_unfinished_turn_is_found_behind_any_number_of_older_due_rows(f
     for _ in range(101):
         await fleet.send(kind="task", process_after=later)
     accepted = await fleet.send("question")
-    await _die(fleet, accepted.session_id)
+    await abandon_turn(fleet, accepted.session_id)
     await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(process_after=now(-1)))
     assert await fleet.wake(accepted.session_id) == "completed"
     assert fleet.bells.wakes[-1] == (accepted.session_id, "scripted"), "and the others are rung for"
@@ -116,7 +117,7 @@ async def test_a_call_id_that_is_used_again_for_another_call_gets_its_own_answer
     await fleet.answer_wakes()
     script = "- play:\n  - tool: send_message\n    with: {text: important}\n  - answer: done"
     await fleet.execute(update(AgentGroup).values(config={"provider_options": {"script": script}}))
-    assert await _retry_now(fleet) == ["completed"]
+    assert await retry_now(fleet) == ["completed"]
     assert [row.content["text"] for row in await fleet.outbox()] == ["important", "done"]
     assert len(await fleet.rows(Step)) == 2
 

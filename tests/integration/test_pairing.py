@@ -10,12 +10,10 @@ from sqlalchemy import update
 from models import AgentGroupMember, Invitation, MessageIn, MessageOut, Rejected, UserDm, UserRole, WrongCode
 from models.base import Base, now
 from models.people import owner_addresses
-from tests.integration.test_commands import Cli, cli
-from tests.support.fake_platform import hear, make, said_to, wire
+from tests.support.command_line import Cli
+from tests.support.fake_platform import fetch_texts, grant_role, post_message, wire
 from tests.support.fleet import Fleet
 from workers.intake.codes import ALPHABET, MAX_WRONG, WRONG, codes_in, invite, new_code
-
-__all__ = ["cli"]
 
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
@@ -37,8 +35,8 @@ async def test_the_first_owner_is_whoever_has_the_code(fleet: Fleet, cli: Cli) -
     printed = await cli("owners", "invite")
     code = printed.out.splitlines()[0]
     assert codes_in(code) == [code]
-    assert (await hear(fleet, f" {code.lower()} ", "ada", "dm-ada", sender_name="Ada")).handled == "code"
-    assert await said_to(fleet, "dm-ada") == [
+    assert (await post_message(fleet, f" {code.lower()} ", "ada", "dm-ada", sender_name="Ada")).handled == "code"
+    assert await fetch_texts(fleet, "dm-ada") == [
         "Welcome. You are now an owner of this fleet. What you are asked to decide comes to this chat."
     ]
     [role] = await fleet.rows(UserRole)
@@ -59,8 +57,8 @@ async def test_the_first_owner_is_whoever_has_the_code(fleet: Fleet, cli: Cli) -
 )
 async def test_a_code_makes_what_it_says(fleet: Fleet, role: str, of_agent: bool, became: str) -> None:
     group = await fleet.add_group()
-    await hear(fleet, await code_for(fleet, role, group if of_agent else None), "ada", "dm-ada")
-    assert f"You are now {became}." in (await said_to(fleet, "dm-ada"))[0]
+    await post_message(fleet, await code_for(fleet, role, group if of_agent else None), "ada", "dm-ada")
+    assert f"You are now {became}." in (await fetch_texts(fleet, "dm-ada"))[0]
     table: type[Base] = AgentGroupMember if role == "member" else UserRole
     [row] = await fleet.rows(table)
     assert (row.user_id, row.agent_group_id) == ("fake:ada", group if of_agent else None)
@@ -70,10 +68,10 @@ async def test_a_code_makes_what_it_says(fleet: Fleet, role: str, of_agent: bool
 @pytest.mark.spec("C4")
 async def test_a_code_that_is_used_over_or_never_was_gets_the_same_answer(fleet: Fleet) -> None:
     used, over = await code_for(fleet), await code_for(fleet, seconds=-1)
-    await hear(fleet, used, "ada", "dm-ada")
+    await post_message(fleet, used, "ada", "dm-ada")
     for code in (used, over, new_code()):
-        await hear(fleet, code, "eve", "dm-eve")
-    assert await said_to(fleet, "dm-eve") == [WRONG] * 3
+        await post_message(fleet, code, "eve", "dm-eve")
+    assert await fetch_texts(fleet, "dm-eve") == [WRONG] * 3
     assert [row.user_id for row in await fleet.rows(UserRole)] == ["fake:ada"]
     assert await fleet.inbox() == []
 
@@ -81,29 +79,29 @@ async def test_a_code_that_is_used_over_or_never_was_gets_the_same_answer(fleet:
 @pytest.mark.spec("C4")
 async def test_of_many_who_write_it_at_once_one_becomes_somebody(fleet: Fleet) -> None:
     code = await code_for(fleet)
-    await asyncio.gather(*(hear(fleet, code, f"p{n}", f"dm-p{n}") for n in range(8)))
+    await asyncio.gather(*(post_message(fleet, code, f"p{n}", f"dm-p{n}") for n in range(8)))
     assert len(await fleet.rows(UserRole)) == 1
 
 
 @pytest.mark.spec("C4", "M1")
 async def test_the_same_message_again_is_the_same_code_used_once(fleet: Fleet) -> None:
     code = await code_for(fleet)
-    first = await hear(fleet, code, "ada", "dm-ada", message_id="m1")
-    again = await asyncio.gather(*(hear(fleet, code, "ada", "dm-ada", message_id="m1") for _ in range(3)))
+    first = await post_message(fleet, code, "ada", "dm-ada", message_id="m1")
+    again = await asyncio.gather(*(post_message(fleet, code, "ada", "dm-ada", message_id="m1") for _ in range(3)))
     assert (first.handled, first.duplicate) == ("code", False)
     assert all(one.duplicate and not one.deliveries for one in again)
-    assert len(await said_to(fleet, "dm-ada")) == 1
+    assert len(await fetch_texts(fleet, "dm-ada")) == 1
     assert await fleet.rows(WrongCode) == []
 
 
 @pytest.mark.spec("C4")
 async def test_a_code_that_others_could_read_is_burnt(fleet: Fleet) -> None:
     code = await code_for(fleet)
-    await hear(fleet, f"@bot {code}", "ada", "room")
-    assert "write it to me directly" in (await said_to(fleet))[0]
-    await hear(fleet, code, "eve", "dm-eve")  # who has read it there
-    await hear(fleet, code, "ada", "dm-ada")
-    assert await said_to(fleet, "dm-eve") == [WRONG]
+    await post_message(fleet, f"@bot {code}", "ada", "room")
+    assert "write it to me directly" in (await fetch_texts(fleet))[0]
+    await post_message(fleet, code, "eve", "dm-eve")  # who has read it there
+    await post_message(fleet, code, "ada", "dm-ada")
+    assert await fetch_texts(fleet, "dm-eve") == [WRONG]
     assert await fleet.rows(UserRole) == []
 
 
@@ -112,11 +110,11 @@ async def test_a_code_that_others_could_read_is_burnt(fleet: Fleet) -> None:
 @pytest.mark.parametrize("sender", ["eve", None])
 async def test_a_code_that_others_could_read_is_burnt_whoever_shows_it(fleet: Fleet, sender: str | None) -> None:
     for _ in range(MAX_WRONG if sender else 0):  # whose codes are not looked at any more
-        await hear(fleet, new_code(), sender, "dm-eve")
+        await post_message(fleet, new_code(), sender, "dm-eve")
     codes = [await code_for(fleet), await code_for(fleet)]
-    assert (await hear(fleet, f"look, {codes[0]} and {codes[1]}!", sender, "room")).deliveries == []
+    assert (await post_message(fleet, f"look, {codes[0]} and {codes[1]}!", sender, "room")).deliveries == []
     for code in codes:
-        await hear(fleet, code, "ada", "dm-ada")
+        await post_message(fleet, code, "ada", "dm-ada")
     assert await fleet.rows(UserRole) == []
 
 
@@ -126,7 +124,7 @@ async def test_a_code_in_a_sentence_is_a_code_and_nobody_keeps_the_sentence(flee
     group = await fleet.add_group()
     await wire(fleet, group, "dm-ada", policy="public")
     code = await code_for(fleet)
-    assert (await hear(fleet, f"Hello! My code is {code}, thanks", "ada", "dm-ada")).handled == "code"
+    assert (await post_message(fleet, f"Hello! My code is {code}, thanks", "ada", "dm-ada")).handled == "code"
     assert [row.user_id for row in await fleet.rows(UserRole)] == ["fake:ada"]
     assert await fleet.inbox() == []
 
@@ -135,13 +133,13 @@ async def test_a_code_in_a_sentence_is_a_code_and_nobody_keeps_the_sentence(flee
 async def test_whoever_guesses_is_not_listened_to_for_an_hour(fleet: Fleet) -> None:
     code = await code_for(fleet)
     for _ in range(MAX_WRONG):
-        await hear(fleet, new_code(), "eve", "dm-eve")
-    assert "for an hour, no code of yours is looked at" in (await said_to(fleet, "dm-eve"))[-1]
-    assert (await hear(fleet, code, "eve", "dm-eve")).deliveries == []
+        await post_message(fleet, new_code(), "eve", "dm-eve")
+    assert "for an hour, no code of yours is looked at" in (await fetch_texts(fleet, "dm-eve"))[-1]
+    assert (await post_message(fleet, code, "eve", "dm-eve")).deliveries == []
     assert await fleet.rows(UserRole) == []
-    assert len(await said_to(fleet, "dm-eve")) == MAX_WRONG
+    assert len(await fetch_texts(fleet, "dm-eve")) == MAX_WRONG
     await fleet.execute(update(WrongCode).values(created_at=now(-3601)))
-    await hear(fleet, code, "eve", "dm-eve")
+    await post_message(fleet, code, "eve", "dm-eve")
     assert len(await fleet.rows(UserRole)) == 1
 
 
@@ -149,16 +147,16 @@ async def test_whoever_guesses_is_not_listened_to_for_an_hour(fleet: Fleet) -> N
 async def test_what_was_written_before_the_code_goes_on_after_it(fleet: Fleet) -> None:
     group = await fleet.add_group(script="heard: {texts}")
     await wire(fleet, group, "dm-ada", policy="request_approval")
-    await hear(fleet, "hello", "ada", "dm-ada")
-    await hear(fleet, await code_for(fleet, "member", group), "ada", "dm-ada")
+    await post_message(fleet, "hello", "ada", "dm-ada")
+    await post_message(fleet, await code_for(fleet, "member", group), "ada", "dm-ada")
     await fleet.settle_down()
-    assert (await said_to(fleet, "dm-ada"))[-1] == "heard: hello"
+    assert (await fetch_texts(fleet, "dm-ada"))[-1] == "heard: hello"
 
 
 @ONE_DATABASE
 @pytest.mark.spec("C4")
 async def test_without_an_identity_there_is_nobody_to_make_an_owner(fleet: Fleet) -> None:
-    await hear(fleet, await code_for(fleet), None, "dm-x", trusted=True)
+    await post_message(fleet, await code_for(fleet), None, "dm-x", trusted=True)
     assert await fleet.rows(UserRole) == []
 
 
@@ -184,10 +182,10 @@ async def test_people_are_added_shown_and_removed_at_the_command_line(fleet: Fle
     group = await fleet.add_group(script="heard: {texts}")
     await wire(fleet, group, policy="request_approval")
     assert "owners invite" in (await cli("people", "list")).out
-    await hear(fleet, "hello")
+    await post_message(fleet, "hello")
     assert (await cli("people", "add", "fake:eve", "--agent", "demo")).out == "fake:eve is a member of demo\n"
     await fleet.settle_down()
-    assert (await said_to(fleet))[-1] == "heard: hello"  # what waited went on
+    assert (await fetch_texts(fleet))[-1] == "heard: hello"  # what waited went on
     await cli("people", "add", "fake:eve", "--role", "admin")
     rows = json.loads((await cli("people", "list", "--json")).out)
     assert [(row["user_id"], row["role"], row["agent"], row["by"]) for row in rows] == [
@@ -226,6 +224,6 @@ async def test_what_people_cannot_be_is_refused(fleet: Fleet, cli: Cli, argument
 
 @pytest.mark.spec("C4")
 async def test_a_known_person_who_writes_a_code_stays_what_they_are(fleet: Fleet) -> None:
-    await make(fleet, "ada", "owner")
-    await hear(fleet, await code_for(fleet, "owner"), "ada", "dm-ada")
+    await grant_role(fleet, "ada", "owner")
+    await post_message(fleet, await code_for(fleet, "owner"), "ada", "dm-ada")
     assert len(await fleet.rows(UserRole)) == 1

@@ -14,8 +14,16 @@ from adapters.providers import instrumentation
 from models import Approval, PendingQuestion, ProgramState, Session, Step, Usage
 from models.base import now
 from models.errors import DatabaseDownError
-from tests.integration.test_program_mishaps import goes_on_with, say_meanwhile, under_way, until
-from tests.integration.test_programs import MakeDiarists, answers, approve, make_worker, sqlite_only, worker
+from tests.support.conditions import wait_for_condition
+from tests.support.database_kinds import SQLITE_ONLY
+from tests.support.diarist_fleet import (
+    MakeDiarists,
+    answer_approval,
+    fetch_answers,
+    send_during_turn,
+    set_next_prompt,
+    start_turn,
+)
 from tests.support.directive_provider import Diarist, DiaristQuery
 from tests.support.fleet import Fleet
 from workers import admission, programs
@@ -25,7 +33,6 @@ from workers.loop import Job, Stop, StoppedError
 from workers.mail import Mail
 from workers.turn import wake
 
-__all__ = ["make_worker", "worker"]
 pytestmark = pytest.mark.spec("P12", "M7")
 
 QUESTION = 'use ask_user_question {"title": "Colour", "question": "Which?", "options": ["red", "blue"]}'
@@ -53,7 +60,7 @@ async def test_what_waits_for_a_person_goes_on_waiting_when_its_worker_is_stoppe
     worker: tuple[Fleet, Diarist], reason: Stop
 ) -> None:
     fleet, diarist = worker
-    _, job, running = await under_way(fleet, diarist, f"{QUESTION}\nstay")
+    _, job, running = await start_turn(fleet, diarist, f"{QUESTION}\nstay")
     fleet.bells.wakes.clear()
     job.stop(reason)
     with pytest.raises(StoppedError):
@@ -62,11 +69,11 @@ async def test_what_waits_for_a_person_goes_on_waiting_when_its_worker_is_stoppe
     assert turn.status == "parked"
     await answer(fleet, "blue")
     assert await fleet.answer_wakes() == ["completed"]
-    assert "- ask_user_question: blue" in (await answers(fleet))[0]
+    assert "- ask_user_question: blue" in (await fetch_answers(fleet))[0]
 
 
 @pytest.mark.spec("M17")
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_question_whose_call_was_cut_off_is_waited_for(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +84,7 @@ async def test_a_question_whose_call_was_cut_off_is_waited_for(
     assert await fleet.answer_wakes() == ["parked"]
 
 
-@sqlite_only
+@SQLITE_ONLY
 @pytest.mark.spec("M17")
 async def test_without_a_memory_it_is_not_put_away_but_says_why(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
@@ -99,7 +106,7 @@ async def test_without_a_memory_it_is_not_put_away_but_says_why(
 
 
 @pytest.mark.spec("M8")
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_database_that_is_away_at_the_end_costs_no_answer(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +118,7 @@ async def test_a_database_that_is_away_at_the_end_costs_no_answer(
     monkeypatch.setattr(Ending, "charge", charge)
     await fleet.send("use clock {}")
     assert await fleet.answer_wakes() == ["completed"]
-    assert len(await answers(fleet)) == 1
+    assert len(await fetch_answers(fleet)) == 1
     assert len(diarist.queries) == 1
     assert len(await fleet.rows(Usage)) == 1, "what it cost is on record all the same"
 
@@ -119,17 +126,17 @@ async def test_a_database_that_is_away_at_the_end_costs_no_answer(
 # --- What was done is not done again -----------------------------------------------------------------------------
 
 
-@sqlite_only
+@SQLITE_ONLY
 async def test_what_a_lost_attempt_has_done_is_told_to_the_next(
     worker: tuple[Fleet, Diarist], make_worker: MakeDiarists
 ) -> None:
     fleet, diarist = worker
     task = '{"prompt": "water the plants", "processAfter": "2099-01-01T00:00:00Z"}'
-    session_id, _, running = await under_way(fleet, diarist, f"use schedule_task {task}\nstay")
+    session_id, _, running = await start_turn(fleet, diarist, f"use schedule_task {task}\nstay")
     await fleet.execute(update(Session).values(lease_expires_at=now(-60)))
     other, there = await make_worker()
     again = asyncio.create_task(wake(other.runtime, session_id, "diarist"))
-    await until(lambda: there.queries)
+    await wait_for_condition(lambda: there.queries)
     prompt = str(there.queries[0].given.prompt)
     assert "An earlier attempt of yours was cut off, and you remember nothing of it." in prompt
     assert re.search(r"- schedule_task .*water the plants.*: scheduled", prompt)
@@ -139,7 +146,7 @@ async def test_what_a_lost_attempt_has_done_is_told_to_the_next(
     await asyncio.gather(running, again, return_exceptions=True)
 
 
-@sqlite_only
+@SQLITE_ONLY
 @pytest.mark.spec("P14")
 async def test_what_was_asked_by_a_lost_attempt_can_be_asked_again(
     worker: tuple[Fleet, Diarist], make_worker: MakeDiarists
@@ -152,19 +159,19 @@ async def test_what_was_asked_by_a_lost_attempt_can_be_asked_again(
     await time_passes(fleet)
     assert await fleet.answer_wakes() == ["parked"]
     assert [row.status for row in await fleet.rows(Approval, Approval.created_at)] == ["expired", "pending"]
-    await approve(fleet)
-    await goes_on_with(fleet, "want git push")
+    await answer_approval(fleet)
+    await set_next_prompt(fleet, "want git push")
     assert await fleet.answer_wakes() == ["completed"]
     assert diarist.done == ["git push"]
 
 
-@sqlite_only
+@SQLITE_ONLY
 @pytest.mark.spec("P14")
 async def test_an_approval_used_by_an_attempt_that_died_is_not_taken_for_a_no(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     await fleet.send("want git push")
     assert await fleet.answer_wakes() == ["parked"]
-    await approve(fleet)
+    await answer_approval(fleet)
     await fleet.execute(update(Approval).values(status="used"))  # and its worker dies before it says so
     assert await fleet.answer_wakes() == ["completed"]
     assert "- Shell (git push): cli approved it. Do it now" in str(diarist.queries[1].given.prompt)
@@ -173,7 +180,7 @@ async def test_an_approval_used_by_an_attempt_that_died_is_not_taken_for_a_no(wo
 
 
 @pytest.mark.spec("M10")
-@sqlite_only
+@SQLITE_ONLY
 async def test_an_approved_message_and_then_a_hiccup_is_no_dead_letter(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +188,7 @@ async def test_an_approved_message_and_then_a_hiccup_is_no_dead_letter(
     await fleet.add_group("careful", provider="diarist", config={"policy": {"approve": ["send_message"]}})
     await fleet.send('use send_message {"text": "half way"}', agent_group="careful")
     assert await fleet.answer_wakes() == ["parked"]
-    await approve(fleet)
+    await answer_approval(fleet)
     went_on = DiaristQuery.converse
 
     async def hiccup(self: DiaristQuery) -> None:
@@ -196,7 +203,7 @@ async def test_an_approved_message_and_then_a_hiccup_is_no_dead_letter(
     monkeypatch.setattr(admission, "free_memory", lambda: 1 << 33)
     await time_passes(fleet)
     assert await fleet.answer_wakes() == ["completed"]
-    assert [text for text in await answers(fleet) if text == "half way"] == ["half way"]
+    assert [text for text in await fetch_answers(fleet) if text == "half way"] == ["half way"]
 
 
 # --- Talked to ---------------------------------------------------------------------------------------------------
@@ -207,7 +214,7 @@ async def test_a_message_that_cannot_wait_interrupts_it_and_it_goes_on_with_both
     worker: tuple[Fleet, Diarist],
 ) -> None:
     fleet, diarist = worker
-    session_id, _, running = await under_way(fleet, diarist, "use clock {}\nstay")
+    session_id, _, running = await start_turn(fleet, diarist, "use clock {}\nstay")
     await fleet.send("stop that", follow_up="interrupt")
     fleet.bells.wakes.clear()
     fleet.runtime.leases.mail(session_id)
@@ -223,15 +230,15 @@ async def test_a_message_that_cannot_wait_interrupts_it_and_it_goes_on_with_both
 
 
 @pytest.mark.spec("M6")
-@sqlite_only
+@SQLITE_ONLY
 async def test_what_had_done_nothing_yet_begins_again_with_the_interruption(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
-    session_id, _, running = await under_way(fleet, diarist, "stay")
+    session_id, _, running = await start_turn(fleet, diarist, "stay")
     await fleet.send("never mind", follow_up="interrupt")
     fleet.runtime.leases.mail(session_id)
     assert await running == "handed_over"
     rerun = asyncio.create_task(fleet.answer_wakes())
-    await until(lambda: len(diarist.queries) == 2)
+    await wait_for_condition(lambda: len(diarist.queries) == 2)
     prompt = str(diarist.queries[1].given.prompt)
     assert "stay" in prompt
     assert "never mind" in prompt
@@ -241,7 +248,7 @@ async def test_what_had_done_nothing_yet_begins_again_with_the_interruption(work
 
 
 @pytest.mark.spec("M6", "M17")
-@sqlite_only
+@SQLITE_ONLY
 async def test_nothing_is_passed_on_to_one_that_waits_for_a_person(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,7 +264,7 @@ async def test_nothing_is_passed_on_to_one_that_waits_for_a_person(
     await fleet.add_group("careful", provider="diarist", config={"policy": {"approve": ["clock"]}})
     accepted = await fleet.send("use clock {}\nlisten", agent_group="careful")
     running = asyncio.create_task(fleet.wake(accepted.session_id, "diarist"))
-    await until(lambda: diarist.queries)
+    await wait_for_condition(lambda: diarist.queries)
     await diarist.queries[0].listening.wait()
     await looked.wait()  # for what came before it listened
     looked.clear()
@@ -270,14 +277,14 @@ async def test_nothing_is_passed_on_to_one_that_waits_for_a_person(
 
 
 @pytest.mark.spec("M6")
-@sqlite_only
+@SQLITE_ONLY
 async def test_what_comes_while_another_message_is_passed_on_is_passed_on_too(
     make_worker: MakeDiarists, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, and not only when the lease is renewed."""
     fleet, diarist = await make_worker(lease_seconds=600)
     await fleet.add_group(provider="diarist")
-    session_id, _, running = await under_way(fleet, diarist, "listen\nlisten")
+    session_id, _, running = await start_turn(fleet, diarist, "listen\nlisten")
     pushed = DiaristQuery.push
 
     async def push(self: DiaristQuery, text: str) -> bool:
@@ -289,19 +296,19 @@ async def test_what_comes_while_another_message_is_passed_on_is_passed_on_too(
         return taken
 
     monkeypatch.setattr(DiaristQuery, "push", push)
-    await say_meanwhile(fleet, session_id, "the first")
+    await send_during_turn(fleet, session_id, "the first")
     assert await asyncio.wait_for(running, 20) == "completed"
-    assert await answers(fleet) == ["listen\nlisten | the first | the second"]
+    assert await fetch_answers(fleet) == ["listen\nlisten | the first | the second"]
 
 
 @pytest.mark.spec("M6")
-@sqlite_only
+@SQLITE_ONLY
 async def test_what_comes_while_another_message_is_passed_on_stays_rung_for(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever has the session next finds it by that, if its own bell was lost."""
     fleet, diarist = worker
-    session_id, _, running = await under_way(fleet, diarist, "listen\nstay")
+    session_id, _, running = await start_turn(fleet, diarist, "listen\nstay")
     pushed = DiaristQuery.push
 
     async def push(self: DiaristQuery, text: str) -> bool:
@@ -309,7 +316,7 @@ async def test_what_comes_while_another_message_is_passed_on_stays_rung_for(
         return await pushed(self, text)
 
     monkeypatch.setattr(DiaristQuery, "push", push)
-    await say_meanwhile(fleet, session_id, "the first")
+    await send_during_turn(fleet, session_id, "the first")
     [session] = await fleet.rows(Session)
     assert session.woken_at is not None
     await diarist.queries[0].abort()
@@ -320,7 +327,7 @@ async def test_what_comes_while_another_message_is_passed_on_stays_rung_for(
 
 
 @pytest.mark.spec("P16")
-@sqlite_only
+@SQLITE_ONLY
 @pytest.mark.parametrize(("text", "status"), [("break", "waiting"), ("want git push", "parked")])
 async def test_the_programs_version_is_stored_however_the_attempt_ends(
     worker: tuple[Fleet, Diarist], text: str, status: str
@@ -334,7 +341,7 @@ async def test_the_programs_version_is_stored_however_the_attempt_ends(
 
 
 @pytest.mark.spec("P16")
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_program_without_a_version_leaves_its_drivers(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,7 +359,7 @@ async def test_a_program_without_a_version_leaves_its_drivers(
 
 
 @pytest.mark.spec("F9", "P14")
-@sqlite_only
+@SQLITE_ONLY
 async def test_no_secret_of_a_command_is_kept(worker: tuple[Fleet, Diarist]) -> None:
     fleet, _ = worker
     token = "ghp_" + "a1B2" * 9
@@ -365,7 +372,7 @@ async def test_no_secret_of_a_command_is_kept(worker: tuple[Fleet, Diarist]) -> 
 
 
 @pytest.mark.spec("P14")
-@sqlite_only
+@SQLITE_ONLY
 async def test_what_is_too_long_to_be_shown_is_not_asked_about(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     await fleet.send(f"want git push {'x' * 210_000}")
@@ -375,7 +382,7 @@ async def test_what_is_too_long_to_be_shown_is_not_asked_about(worker: tuple[Fle
 
 
 @pytest.mark.spec("M15", "F10")
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_conversation_that_begins_anew_leaves_no_memory(worker: tuple[Fleet, Diarist]) -> None:
     fleet, _ = worker
     await fleet.send("one")
@@ -397,7 +404,7 @@ def huge(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.spec("P14")
-@sqlite_only
+@SQLITE_ONLY
 @pytest.mark.usefixtures("huge")
 async def test_a_large_change_at_the_very_end_is_asked_about_and_once_for_the_turn(
     worker: tuple[Fleet, Diarist],
@@ -405,18 +412,18 @@ async def test_a_large_change_at_the_very_end_is_asked_about_and_once_for_the_tu
     fleet, diarist = worker
     await fleet.send("write poem.txt")
     assert await fleet.answer_wakes() == ["parked"]
-    assert (await approve(fleet)).category == "large diff"
+    assert (await answer_approval(fleet)).category == "large diff"
     diarist.breaks = 1
-    await goes_on_with(fleet, "use clock {}\nwrite other.txt\nbreak")
+    await set_next_prompt(fleet, "use clock {}\nwrite other.txt\nbreak")
     assert await fleet.answer_wakes() == ["waiting"]
-    await goes_on_with(fleet, "write a-third.txt")
+    await set_next_prompt(fleet, "write a-third.txt")
     await time_passes(fleet)
     assert await fleet.answer_wakes() == ["completed"]
     assert len(await fleet.rows(Approval)) == 1
 
 
 @pytest.mark.spec("F10")
-@sqlite_only
+@SQLITE_ONLY
 async def test_another_providers_conversation_is_not_forgotten(make_worker: MakeDiarists) -> None:
     fleet, _ = await make_worker()
     await fleet.add_group(provider="diarist")
@@ -439,7 +446,7 @@ async def test_its_environment_says_whose_it_is(worker: tuple[Fleet, Diarist]) -
     }
 
 
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_stop_while_a_home_cannot_be_made_is_a_stop(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,51 +4,30 @@ that, and nothing of an attempt is left behind."""
 import asyncio
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import update
 
-from models import Approval, ProgramState, Reservation, Session, Usage
+from models import Approval, Reservation, Session, Usage
 from models.base import now
-from tests.integration.test_programs import MakeDiarists, answers, approve, make_worker, sqlite_only, worker
+from tests.support.conditions import wait_for_condition
+from tests.support.database_kinds import SQLITE_ONLY
+from tests.support.diarist_fleet import (
+    MakeDiarists,
+    answer_approval,
+    fetch_answers,
+    send_during_turn,
+    set_next_prompt,
+    start_turn,
+)
 from tests.support.directive_provider import Diarist, DiaristQuery
 from tests.support.fleet import Fleet
 from workers.loop import Job, Stop, StoppedError
 from workers.turn import wake
 
-__all__ = ["make_worker", "worker"]
 pytestmark = pytest.mark.spec("P12", "M7")
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.01)
-
-
-async def goes_on_with(fleet: Fleet, words: str) -> None:
-    """The next attempt at the turn is told these, as if a program did what it was told."""
-    await fleet.execute(update(ProgramState).values(reason=f"go on\n{words}\n"))
-
-
-async def under_way(fleet: Fleet, diarist: Diarist, text: str) -> tuple[str, Job, "asyncio.Task[str]"]:
-    accepted = await fleet.send(text)
-    job = Job()
-    running = asyncio.create_task(job.run(fleet.wake(accepted.session_id, "diarist")))
-    await until(lambda: diarist.queries)
-    await diarist.queries[-1].listening.wait()
-    return accepted.session_id, job, running
-
-
-async def say_meanwhile(fleet: Fleet, session_id: str, text: str) -> None:
-    await fleet.send(text)
-    fleet.runtime.leases.mail(session_id)
-    async with asyncio.timeout(20):
-        while "messages_joined" not in [row.type for row in await fleet.events()]:
-            await asyncio.sleep(0.02)
 
 
 def homes(folder: Path) -> list[Path]:
@@ -59,8 +38,8 @@ async def test_a_follow_up_is_told_again_when_it_may_not_be_remembered(
     worker: tuple[Fleet, Diarist], make_worker: MakeDiarists
 ) -> None:
     fleet, diarist = worker
-    session_id, job, running = await under_way(fleet, diarist, "use clock {}\nstay\nlisten")
-    await say_meanwhile(fleet, session_id, "and this")
+    session_id, job, running = await start_turn(fleet, diarist, "use clock {}\nstay\nlisten")
+    await send_during_turn(fleet, session_id, "and this")
     job.stop(Stop.SHUTDOWN)
     with pytest.raises(StoppedError):
         await running
@@ -72,20 +51,20 @@ async def test_a_follow_up_is_told_again_when_it_may_not_be_remembered(
     assert "use clock" not in prompt, "what it surely remembers is not told again"
 
 
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_follow_up_is_not_forgotten_with_an_older_memory(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     accepted = await fleet.send("want git push")
     assert await fleet.answer_wakes() == ["parked"]
-    await approve(fleet)
-    await goes_on_with(fleet, "listen\nbreak")
+    await answer_approval(fleet)
+    await set_next_prompt(fleet, "listen\nbreak")
     diarist.breaks = 1
     running = asyncio.create_task(fleet.wake(accepted.session_id, "diarist"))
-    await until(lambda: len(diarist.queries) == 2)
+    await wait_for_condition(lambda: len(diarist.queries) == 2)
     await diarist.queries[1].listening.wait()
-    await say_meanwhile(fleet, accepted.session_id, "and this")
+    await send_during_turn(fleet, accepted.session_id, "and this")
     assert await running == "waiting"
-    await goes_on_with(fleet, "be done")
+    await set_next_prompt(fleet, "be done")
     await fleet.execute(update(Session).values(resume_after=now()))
     assert await fleet.wake(accepted.session_id, "diarist") == "completed"
     assert "and this" in str(diarist.queries[2].given.prompt)
@@ -99,12 +78,12 @@ async def test_what_it_has_answered_leaves_although_the_turn_goes_on_later(
     diarist.breaks = 1
     accepted = await fleet.send(f"answer the first\n{then}")
     assert await fleet.answer_wakes() in (["parked"], ["waiting"])
-    assert await answers(fleet) == await _told(fleet) == ["the first"]
+    assert await fetch_answers(fleet) == await _told(fleet) == ["the first"]
     if then != "break":
-        await approve(fleet)
+        await answer_approval(fleet)
     await fleet.execute(update(Session).values(resume_after=now()))
     assert await fleet.wake(accepted.session_id, "diarist") == "completed"
-    first, last = await answers(fleet)
+    first, last = await fetch_answers(fleet)
     assert first == "the first"
     assert last.startswith("answer the first")
     assert await _told(fleet) == [first, last]
@@ -122,7 +101,7 @@ async def test_what_waits_for_two_decisions_is_woken_by_each_and_never_by_itself
     await fleet.send("want git push plus git push --tags")
     assert await fleet.answer_wakes() == ["parked"]
     assert len(await fleet.rows(Approval)) == 2
-    await approve(fleet)
+    await answer_approval(fleet)
     assert await fleet.answer_wakes() == ["parked"]
     assert await fleet.answer_wakes() == []
     for approval in await fleet.rows(Approval):
@@ -138,13 +117,13 @@ async def test_an_approval_that_was_not_used_keeps_nothing_awake(worker: tuple[F
     fleet, _ = worker
     await fleet.send("want git push")
     assert await fleet.answer_wakes() == ["parked"]
-    await approve(fleet)
-    await goes_on_with(fleet, "want git push --force")
+    await answer_approval(fleet)
+    await set_next_prompt(fleet, "want git push --force")
     assert await fleet.answer_wakes() == ["parked"]
     assert await fleet.answer_wakes() == []
 
 
-@sqlite_only
+@SQLITE_ONLY
 @pytest.mark.spec("P14")
 @pytest.mark.parametrize(
     ("again", "done"),
@@ -160,36 +139,36 @@ async def test_an_approval_is_for_one_command_in_one_place(
     fleet, diarist = worker
     await fleet.send("want git push in fork")
     assert await fleet.answer_wakes() == ["parked"]
-    await approve(fleet)
-    await goes_on_with(fleet, again)
+    await answer_approval(fleet)
+    await set_next_prompt(fleet, again)
     assert await fleet.answer_wakes() == ["parked"]
     assert diarist.done == done
 
 
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_time_limit_after_it_said_something_is_gone_on_from(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
-    session_id, job, running = await under_way(fleet, diarist, 'use send_message {"text": "half way"}\nstay')
+    session_id, job, running = await start_turn(fleet, diarist, 'use send_message {"text": "half way"}\nstay')
     job.stop(Stop.TIME_LIMIT)
     with pytest.raises(StoppedError):
         await running
     await fleet.execute(update(Session).values(resume_after=now()))
     assert await fleet.wake(session_id, "diarist") == "completed"
-    assert (await answers(fleet))[0] == "half way"
+    assert (await fetch_answers(fleet))[0] == "half way"
 
 
-@sqlite_only
+@SQLITE_ONLY
 @pytest.mark.spec("T4")
 async def test_a_conversation_begins_anew_also_if_it_had_to_wait_before(worker: tuple[Fleet, Diarist]) -> None:
     fleet, _ = worker
     await fleet.send("use reset_session {}\nwant git push")
     assert await fleet.answer_wakes() == ["parked"]
-    await approve(fleet)
+    await answer_approval(fleet)
     assert await fleet.answer_wakes() == ["completed"]
     assert len(await fleet.rows(Session)) == 2
 
 
-@sqlite_only
+@SQLITE_ONLY
 @pytest.mark.spec("P21")
 async def test_money_is_not_held_for_what_has_ended(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
@@ -209,10 +188,10 @@ async def test_money_is_not_held_for_what_has_ended(
     assert await fleet.rows(Reservation) == []
 
 
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_lost_lease_leaves_no_home(worker: tuple[Fleet, Diarist], tmp_path: Path) -> None:
     fleet, diarist = worker
-    _session_id, _, running = await under_way(fleet, diarist, "listen")
+    _session_id, _, running = await start_turn(fleet, diarist, "listen")
     await fleet.execute(update(Session).values(lease_token=Session.lease_token + 1))
     await diarist.queries[0].push("go on")
     with pytest.raises(StoppedError):
@@ -220,7 +199,7 @@ async def test_a_lost_lease_leaves_no_home(worker: tuple[Fleet, Diarist], tmp_pa
     assert homes(tmp_path) == []
 
 
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_stop_while_it_is_stopped_leaves_no_home_and_forgets_no_cost(
     worker: tuple[Fleet, Diarist], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,7 +219,7 @@ async def test_a_stop_while_it_is_stopped_leaves_no_home_and_forgets_no_cost(
     assert len(await fleet.rows(Usage)) == 1
 
 
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_stop_while_its_home_is_made_leaves_none(
     worker: tuple[Fleet, Diarist], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,11 +256,11 @@ def deep(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DiaristQuery, "converse", converse)
 
 
-@sqlite_only
+@SQLITE_ONLY
 @pytest.mark.usefixtures("deep")
 async def test_a_home_of_any_depth_is_cleared_away(worker: tuple[Fleet, Diarist], tmp_path: Path) -> None:
     fleet, _ = worker
     await fleet.send("hello")
     assert await fleet.answer_wakes() == ["completed"]
-    assert await answers(fleet) == ["hello"]
+    assert await fetch_answers(fleet) == ["hello"]
     assert homes(tmp_path) == []

@@ -3,7 +3,6 @@ says nothing twice."""
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -11,44 +10,19 @@ from sqlalchemy import select, update
 
 from adapters.errors import ErrorClass, ProviderError
 from adapters.providers import instrumentation
-from adapters.registry import AnyProvider, Drivers, Registry
 from models import Approval, PendingQuestion, ProgramState, ProviderHealth, Session, Step, Turn, Usage
 from models.base import now
+from tests.support.database_kinds import SQLITE_ONLY
+from tests.support.diarist_fleet import MakeDiarists, answer_approval, fetch_answers
 from tests.support.directive_provider import Diarist, DiaristQuery
-from tests.support.fleet import Fleet, MakeFleet
+from tests.support.fleet import Fleet
 from workers import admission, breaker
 from workers.breaker import FAILURES
-from workers.consent.approvals import decide
 from workers.consent.questions import give_answer
 from workers.loop import Job, Stop, StoppedError
 from workers.turn import wake
 
-MakeDiarists = Callable[..., Awaitable[tuple[Fleet, Diarist]]]
 pytestmark = pytest.mark.spec("F10")
-sqlite_only = pytest.mark.parametrize("database_kind", ["sqlite"])
-
-
-@pytest.fixture
-def make_worker(make_fleet: MakeFleet) -> MakeDiarists:
-    async def make(**changes: Any) -> tuple[Fleet, Diarist]:
-        diarist = Diarist()
-        drivers: dict[str, AnyProvider] = {"diarist": diarist}
-        registry = Registry(providers=Drivers("provider", drivers))
-        changes = {"sandbox": "none", "default_provider": "diarist"} | changes
-        return await make_fleet(registry, **changes), diarist
-
-    return make
-
-
-@pytest.fixture
-async def worker(make_worker: MakeDiarists) -> tuple[Fleet, Diarist]:
-    fleet, diarist = await make_worker()
-    await fleet.add_group(provider="diarist")
-    return fleet, diarist
-
-
-async def answers(fleet: Fleet) -> list[str]:
-    return [row.content["text"] for row in await fleet.outbox() if row.kind == "chat" and "question" not in row.content]
 
 
 async def test_what_it_remembers_is_there_on_another_machine(
@@ -60,7 +34,7 @@ async def test_what_it_remembers_is_there_on_another_machine(
     elsewhere, _ = await make_worker(workspace_root=tmp_path / "elsewhere")
     await elsewhere.send("two")
     assert await elsewhere.answer_wakes() == ["completed"]
-    assert await answers(here) == ["one", "one | two"]
+    assert await fetch_answers(here) == ["one", "one | two"]
     assert list((tmp_path / "workspaces" / ".homes").glob("*/*")) == []
     [turn, _] = await here.turns()
     assert turn.provider_version == "1.2.3"
@@ -73,13 +47,13 @@ async def test_a_question_puts_it_away_and_the_answer_is_what_it_goes_on_with(wo
     await fleet.send('use ask_user_question {"title": "Colour", "question": "Which?", "options": ["red", "blue"]}')
     assert await fleet.answer_wakes() == ["parked"]
     assert diarist.queries[0].status == "ended"
-    assert await answers(fleet) == [], "what it says while it waits is no answer"
+    assert await fetch_answers(fleet) == [], "what it says while it waits is no answer"
     [question] = await fleet.rows(PendingQuestion)
     answered = await give_answer(fleet.db, question.id, "blue", "me")
     assert answered is not None
     fleet.bells.wake(answered.session_id, "diarist")
     assert await fleet.answer_wakes() == ["completed"]
-    [said] = await answers(fleet)
+    [said] = await fetch_answers(fleet)
     assert said.startswith("use ask_user_question")
     assert "What you were waiting for has been decided" in said
     assert "- ask_user_question: blue" in said
@@ -87,27 +61,19 @@ async def test_a_question_puts_it_away_and_the_answer_is_what_it_goes_on_with(wo
     assert turn.status == "completed"
 
 
-async def approve(fleet: Fleet, *, yes: bool = True) -> Any:
-    approval = (await fleet.rows(Approval, Approval.created_at))[-1]
-    decided = await decide(fleet.db, approval.id, approve=yes)
-    for session_id, provider in decided.wakes:
-        fleet.bells.wake(session_id, provider or "diarist")
-    return approval
-
-
 @pytest.mark.spec("P14", "P5", "P6")
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_risky_command_waits_for_approval_of_exactly_that_once(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     await fleet.send("want ls\nwant git push origin main")
     assert await fleet.answer_wakes() == ["parked"]
     assert diarist.done == ["ls"]
-    approval = await approve(fleet)
+    approval = await answer_approval(fleet)
     assert approval.category == "merge"
     assert approval.payload["arguments"] == {"command": "git push origin main", "folder": "", "url": ""}
     assert approval.summary == "demo wants to run git push origin main"
     assert await fleet.answer_wakes() == ["completed"]
-    [said] = await answers(fleet)
+    [said] = await fetch_answers(fleet)
     assert "- Shell (git push origin main): cli approved it. Do it now" in said
     assert diarist.done == ["ls"], "the diarist only does what its prompt says"
 
@@ -117,7 +83,7 @@ async def test_an_approval_lets_that_command_through_and_no_second_one(worker: t
     fleet, diarist = worker
     await fleet.send("want git push")
     assert await fleet.answer_wakes() == ["parked"]
-    await approve(fleet)
+    await answer_approval(fleet)
     # As a program does that is told of the approval: it wants the same again, and then once more.
     await fleet.execute(update(ProgramState).values(reason="go on\nwant git push\nwant git push\n"))
     assert await fleet.answer_wakes() == ["parked"]
@@ -126,14 +92,14 @@ async def test_an_approval_lets_that_command_through_and_no_second_one(worker: t
 
 
 @pytest.mark.spec("P14")
-@sqlite_only
+@SQLITE_ONLY
 async def test_what_was_denied_stays_denied(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     await fleet.send("want git push")
     assert await fleet.answer_wakes() == ["parked"]
-    await approve(fleet, yes=False)
+    await answer_approval(fleet, yes=False)
     assert await fleet.answer_wakes() == ["completed"]
-    assert "cli said no. Do not get around it." in (await answers(fleet))[0]
+    assert "cli said no. Do not get around it." in (await fetch_answers(fleet))[0]
     [step] = await fleet.rows(Step)
     assert step.status == "failed"
     assert diarist.done == []
@@ -147,9 +113,9 @@ async def test_a_risky_tool_of_ours_runs_when_it_was_approved(
     await fleet.add_group("risky", provider="diarist", config={"policy": {"approve": ["clock"]}})
     await fleet.send("use clock {}", agent_group="risky")
     assert await fleet.answer_wakes() == ["parked"]
-    await approve(fleet)
+    await answer_approval(fleet)
     assert await fleet.answer_wakes() == ["completed"]
-    assert "- clock: " in (await answers(fleet))[0]
+    assert "- clock: " in (await fetch_answers(fleet))[0]
     assert [step.status for step in await fleet.rows(Step)] == ["finished"]
 
 
@@ -162,14 +128,14 @@ async def test_after_an_interruption_it_goes_on_and_says_nothing_twice(worker: t
     await fleet.execute(update(Session).values(resume_after=now()))
     await fleet.sweep()
     await fleet.settle_down()
-    said = await answers(fleet)
+    said = await fetch_answers(fleet)
     assert said[0] == "half way"
     assert len(said) == 2
     assert "You were interrupted in the middle of your work (slow down)" in said[1]
 
 
 @pytest.mark.spec("M7", "M10", "P12")
-@sqlite_only
+@SQLITE_ONLY
 async def test_what_had_done_nothing_begins_again(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     diarist.breaks = 1
@@ -178,7 +144,7 @@ async def test_what_had_done_nothing_begins_again(worker: tuple[Fleet, Diarist])
     await fleet.execute(update(Session).values(resume_after=now()))
     await fleet.sweep()
     await fleet.settle_down()
-    assert await answers(fleet) == ["break | "]
+    assert await fetch_answers(fleet) == ["break | "]
 
 
 @pytest.mark.spec("M7", "P12")
@@ -201,7 +167,7 @@ async def test_a_worker_that_dies_after_it_said_something_does_not_say_it_again(
 
 
 @pytest.mark.spec("F4", "P12")
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_worker_that_is_told_to_leave_hands_over_where_it_is(
     worker: tuple[Fleet, Diarist], make_worker: MakeDiarists
 ) -> None:
@@ -217,7 +183,7 @@ async def test_a_worker_that_is_told_to_leave_hands_over_where_it_is(
         await running
     other, _ = await make_worker()
     assert await wake(other.runtime, accepted.session_id, "diarist") == "completed"
-    said = await answers(fleet)
+    said = await fetch_answers(fleet)
     assert said[0] == "half way"
     assert "interrupted in the middle of your work (the worker it ran on was stopped)" in said[1]
 
@@ -233,7 +199,7 @@ async def test_what_people_say_meanwhile_joins_the_turn(worker: tuple[Fleet, Dia
     await fleet.send("and a follow-up")
     fleet.runtime.leases.mail(accepted.session_id)
     assert await running == "completed"
-    assert await answers(fleet) == ["listen | and a follow-up"]
+    assert await fetch_answers(fleet) == ["listen | and a follow-up"]
     assert [row.status for row in await fleet.inbox()] == ["completed", "completed"]
     assert "messages_joined" in [row.type for row in await fleet.events()]
     fleet.bells.wakes.clear()
@@ -241,7 +207,7 @@ async def test_what_people_say_meanwhile_joins_the_turn(worker: tuple[Fleet, Dia
 
 
 @pytest.mark.spec("M10")
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_follow_up_that_comes_too_late_gets_a_turn_of_its_own(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     accepted = await fleet.send("stay")
@@ -262,7 +228,7 @@ async def test_a_follow_up_that_comes_too_late_gets_a_turn_of_its_own(worker: tu
 
 
 @pytest.mark.spec("F2")
-@sqlite_only
+@SQLITE_ONLY
 async def test_without_memory_it_waits_its_turn_and_uses_up_no_try(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,7 +244,7 @@ async def test_without_memory_it_waits_its_turn_and_uses_up_no_try(
     await fleet.execute(update(Session).values(resume_after=now()))
     await fleet.sweep()
     await fleet.settle_down()
-    assert await answers(fleet) == ["hello"]
+    assert await fetch_answers(fleet) == ["hello"]
 
 
 @pytest.mark.spec("P19", "P16")
@@ -312,7 +278,7 @@ async def test_a_vendor_that_is_down_is_left_alone_and_seen_to_be(
 
 
 @pytest.mark.spec("P21")
-@sqlite_only
+@SQLITE_ONLY
 async def test_what_it_cost_is_on_record_also_when_it_was_put_away(worker: tuple[Fleet, Diarist]) -> None:
     fleet, _ = worker
     await fleet.send("hello")
@@ -325,7 +291,7 @@ async def test_what_it_cost_is_on_record_also_when_it_was_put_away(worker: tuple
 
 
 @pytest.mark.spec("P21")
-@sqlite_only
+@SQLITE_ONLY
 async def test_when_the_budget_is_spent_no_program_is_started(worker: tuple[Fleet, Diarist]) -> None:
     fleet, diarist = worker
     await fleet.add_group("poor", provider="diarist", config={"budget": {"daily_usd": 0.2}})
@@ -339,7 +305,7 @@ async def test_when_the_budget_is_spent_no_program_is_started(worker: tuple[Flee
 
 
 @pytest.mark.spec("P13")
-@sqlite_only
+@SQLITE_ONLY
 async def test_what_it_does_to_its_workspace_is_seen(worker: tuple[Fleet, Diarist]) -> None:
     fleet, _ = worker
     await fleet.send("write poem.txt")
@@ -349,7 +315,7 @@ async def test_what_it_does_to_its_workspace_is_seen(worker: tuple[Fleet, Diaris
 
 
 @pytest.mark.spec("P14")
-@sqlite_only
+@SQLITE_ONLY
 async def test_a_change_that_grows_too_large_is_asked_about_once(
     worker: tuple[Fleet, Diarist], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -360,7 +326,7 @@ async def test_a_change_that_grows_too_large_is_asked_about_once(
     fleet, _ = worker
     await fleet.send("write poem.txt\nstay")
     assert await fleet.answer_wakes() == ["parked"]
-    approval = await approve(fleet)
+    approval = await answer_approval(fleet)
     assert approval.category == "large diff"
     await fleet.execute(update(ProgramState).values(reason="go on\nwrite other.txt\n"))
     assert await fleet.answer_wakes() == ["completed"]
@@ -368,7 +334,7 @@ async def test_a_change_that_grows_too_large_is_asked_about_once(
 
 
 @pytest.mark.spec("T6")
-@sqlite_only
+@SQLITE_ONLY
 async def test_without_a_sandbox_it_is_refused_in_words(make_worker: MakeDiarists) -> None:
     fleet, diarist = await make_worker(sandbox="docker", sandbox_image="no-such-image")
     await fleet.add_group(provider="diarist")
@@ -381,7 +347,7 @@ async def test_without_a_sandbox_it_is_refused_in_words(make_worker: MakeDiarist
 
 
 @pytest.mark.spec("M10")
-@sqlite_only
+@SQLITE_ONLY
 async def test_bells_that_ring_while_a_turn_ends_do_not_harm_it(worker: tuple[Fleet, Diarist]) -> None:
     """At every moment of its last phase, also between the end of one look for mail and its being seen."""
     fleet, _ = worker
@@ -391,4 +357,4 @@ async def test_bells_that_ring_while_a_turn_ends_do_not_harm_it(worker: tuple[Fl
         fleet.runtime.leases.mail(accepted.session_id)
         await asyncio.sleep(0)
     assert await running == "completed"
-    assert await answers(fleet) == ["short"]
+    assert await fetch_answers(fleet) == ["short"]

@@ -10,14 +10,12 @@ from sqlalchemy import update
 
 from models import MessageIn, Rejected, Round
 from models.base import now
-from tests.integration import test_commands
-from tests.integration.test_commands import Cli
+from tests.support.command_line import Cli
 from tests.support.database_contents import archived, everything, grow_older
 from tests.support.fleet import Fleet, MakeFleet
 from workers.app import app
 from workers.retention import Pruning, prune_round
 
-cli = test_commands.cli
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 
 

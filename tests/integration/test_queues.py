@@ -18,8 +18,7 @@ from adapters.registry import AnyProvider, Drivers, Registry
 from gateway.doctor import examine
 from models import Audit
 from models.fleet import report_alive
-from tests.integration import test_commands
-from tests.integration.test_commands import Cli
+from tests.support.command_line import Cli
 from tests.support.fleet import Fleet
 from tests.support.processes import ROOT
 from tests.support.servers import wait_until
@@ -30,7 +29,6 @@ from workers.refusals import RefusedError
 
 pytestmark = pytest.mark.both_databases
 
-cli = test_commands.cli
 SCRIPTED = Drivers[AnyProvider]("provider", {"scripted": ScriptedProvider()})
 ONE_DATABASE = pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 RESCUE = """

@@ -29,9 +29,9 @@ from models.overview import counts
 from models.reminders import cancel_reminder, find_reminders, reminders_of
 from models.web_chats import said_in_room
 from scheduler.reminders import MAX_FAILURES, repeat_reminders
-from tests.integration.test_retry import ForgetfulProvider
-from tests.integration.test_timetable import blocked
+from tests.support.database_locks import wait_for_blocked_query
 from tests.support.fleet import Fleet, MakeFleet
+from tests.support.forgetful_provider import ForgetfulProvider
 from workers.actions.reminders import MAX_REMINDERS
 from workers.delivery import sending
 from workers.toolbox import JournaledToolBox
@@ -737,7 +737,7 @@ async def cancelled_during(fleet: Fleet, work: Callable[[AsyncConnection], Await
     at_it = asyncio.create_task(fleet.db.transact(first))
     await done.wait()
     cancelling = asyncio.create_task(fleet.db.transact(lambda conn: cancel_reminder(conn, row)))
-    await blocked(fleet)
+    await wait_for_blocked_query(fleet)
     go_on.set()
     await at_it
     return await cancelling

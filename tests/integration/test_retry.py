@@ -1,24 +1,20 @@
 """What fails is tried again, at the right time, so often, and then kept where people see it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 from sqlalchemy import update
 
-from adapters.contracts import QueryInput
-from adapters.events import ProviderEvent
-from adapters.providers.scripted import ScriptedProvider, ScriptedQuery
 from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
-from models import MessageIn, MessagingGroup, Session, Step, User, UserDm, UserRole
+from models import MessagingGroup, Session, Step, User, UserDm, UserRole
 from models.base import new_id, now
 from models.dead_letters import revive
 from tests.support.fleet import Fleet, MakeFleet
-from workers.opening import open_next
+from tests.support.forgetful_provider import ForgetfulProvider
+from tests.support.turns import abandon_turn, retry_now
 
 pytestmark = pytest.mark.both_databases
 
@@ -28,27 +24,19 @@ def failing(error_class: str, **fields: Any) -> str:
     return f"- play:\n  - fail: {{class: {error_class}, message: no luck{extra}}}\n"
 
 
-async def _retry_now(fleet: Fleet) -> list[str]:
-    """What the sweep does when the time has come."""
-    await fleet.execute(update(Session).values(resume_after=now(-1), woken_at=None))
-    await fleet.execute(update(MessageIn).where(MessageIn.status == "pending").values(process_after=now(-1)))
-    await fleet.sweep()
-    return await fleet.answer_wakes()
-
-
 @pytest.mark.spec("M9")
 async def test_a_poison_message_is_dead_after_five_tries(fleet: Fleet) -> None:
     await fleet.add_group(script=failing("transport"))
     await fleet.send()
     outcomes = await fleet.answer_wakes()
     for _ in range(4):
-        outcomes += await _retry_now(fleet)
+        outcomes += await retry_now(fleet)
     assert outcomes == ["waiting"] * 4 + ["failed"]
     [message] = await fleet.inbox()
     assert (message.status, message.tries, message.error_class, message.error) == ("failed", 5, "transport", "no luck")
     [turn] = await fleet.turns()
     assert (turn.status, turn.attempt) == ("failed", 5)
-    assert await _retry_now(fleet) == []
+    assert await retry_now(fleet) == []
 
 
 @pytest.mark.spec("M9")
@@ -83,8 +71,8 @@ async def test_a_later_attempt_may_succeed_and_answers_once(fleet: Fleet) -> Non
     )
     await fleet.send()
     await fleet.answer_wakes()
-    await _retry_now(fleet)
-    assert await _retry_now(fleet) == ["completed"]
+    await retry_now(fleet)
+    assert await retry_now(fleet) == ["completed"]
     assert [row.content["text"] for row in await fleet.outbox()] == ["made it"]
     assert len(await fleet.rows(Step)) == 1, "the finished tool was not run again"
 
@@ -96,7 +84,7 @@ async def test_a_crash_inside_a_provider_is_an_internal_error(fleet: Fleet) -> N
     assert await fleet.answer_wakes() == ["waiting"]
     [message] = await fleet.inbox()
     assert (message.error_class, message.error) == ("internal", "the provider crashed (RuntimeError)")
-    assert await _retry_now(fleet) == ["completed"]
+    assert await retry_now(fleet) == ["completed"]
 
 
 @pytest.mark.spec("M9")
@@ -148,7 +136,7 @@ async def test_a_poisonous_neighbour_does_not_take_the_others_along(fleet: Fleet
         await fleet.send(text)
     await fleet.answer_wakes()
     for _ in range(12):
-        await _retry_now(fleet)
+        await retry_now(fleet)
     statuses = {row.content["text"]: (row.status, row.tries) for row in await fleet.inbox()}
     assert statuses["poison"] == ("failed", 5)
     assert statuses["good one"][0] == statuses["good two"][0] == "completed"
@@ -161,36 +149,13 @@ async def test_a_message_that_kills_its_workers_is_given_up(fleet: Fleet) -> Non
     await fleet.add_group()
     accepted = await fleet.send()
     for _ in range(5):
-        await _die(fleet, accepted.session_id)
+        await abandon_turn(fleet, accepted.session_id)
     assert await fleet.wake(accepted.session_id) == "failed"
     [message] = await fleet.inbox()
     assert (message.status, message.tries, message.error_class) == ("failed", 5, "worker_lost")
 
 
 # --- Output-sent protection --------------------------------------------------------------------------------------
-
-
-class ForgetfulProvider(ScriptedProvider):
-    """Like the CLI agents: on a second attempt it asks for its tools anew, under other ids."""
-
-    manifest = replace(
-        ScriptedProvider.manifest,
-        adapter_id="forgetful",
-        capabilities=replace(ScriptedProvider.manifest.capabilities, replays_steps=False),
-    )
-
-    def query(self, given: QueryInput) -> ScriptedQuery:
-        return _ForgetfulQuery(given)
-
-    def check(self, options: Mapping[str, Any]) -> None:
-        """Takes anything."""
-
-
-class _ForgetfulQuery(ScriptedQuery):
-    async def _use_tool(self, name: str, arguments: dict[str, Any]) -> AsyncIterator[ProviderEvent]:
-        self._calls += 100 * self._given.attempt
-        async for event in super()._use_tool(name, arguments):
-            yield event
 
 
 SAYS_THEN_FAILS = """
@@ -240,7 +205,7 @@ async def test_a_provider_that_replays_its_steps_goes_on_and_says_it_once(fleet:
     await fleet.add_group(script=SAYS_THEN_FAILS)
     await fleet.send()
     await fleet.answer_wakes()
-    assert await _retry_now(fleet) == ["completed"]
+    assert await retry_now(fleet) == ["completed"]
     assert [row.content["text"] for row in await fleet.outbox()] == ["working on it", "done"]
 
 
@@ -261,7 +226,7 @@ async def test_a_call_that_never_ended_is_repeated_only_if_that_is_safe(
     fleet = await make_fleet(Registry(tools=Drivers("tool", made={"launch": tool})))
     await fleet.add_group(script="- play:\n  - tool: launch\n  - answer: 'tool said: {result}'")
     accepted = await fleet.send()
-    opened = await _die(fleet, accepted.session_id)
+    opened = await abandon_turn(fleet, accepted.session_id)
     started = {"turn_id": opened.id, "number": 1, "key": "call-1:launch", "kind": "tool", "name": "launch", "input": {}}
     await fleet.insert(Step, started)
     assert await fleet.wake(accepted.session_id) == "completed"
@@ -285,7 +250,7 @@ async def test_a_batch_with_effects_is_not_taken_apart(fleet: Fleet) -> None:
     await fleet.send("two")
     await fleet.answer_wakes()
     for _ in range(3):
-        await _retry_now(fleet)
+        await retry_now(fleet)
     assert [row.content["text"] for row in await fleet.outbox()] == ["note: one two", "answered: one two"]
 
 
@@ -296,7 +261,7 @@ async def test_those_left_over_after_a_batch_was_taken_apart_go_on_at_once(fleet
     await fleet.send("one")
     await fleet.send("two")
     await fleet.answer_wakes()
-    await _retry_now(fleet)
+    await retry_now(fleet)
     await fleet.execute(update(Session).values(resume_after=now(-1)))
     from models import AgentGroup
 
@@ -304,13 +269,3 @@ async def test_those_left_over_after_a_batch_was_taken_apart_go_on_at_once(fleet
     await fleet.sweep()
     await fleet.settle_down()  # without another sweep
     assert [row.content["text"] for row in await fleet.outbox()] == ["heard: one", "heard: two"]
-
-
-async def _die(fleet: Fleet, session_id: str) -> Any:
-    """What a kill -9 leaves: the turn is open, its messages are processing, the lease runs out."""
-    runtime = fleet.runtime
-    opened = await fleet.db.transact(
-        lambda conn: open_next(conn, runtime.registry, runtime.settings, session_id, "a worker that dies", "scripted")
-    )
-    await fleet.execute(update(Session).values(lease_expires_at=now(-1)))
-    return opened

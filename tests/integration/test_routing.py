@@ -8,14 +8,13 @@ import pytest
 from gateway.cli import desk
 from models import AgentGroup, Engagement, MessagingGroup, Wiring
 from models.base import Base
-from tests.integration.test_commands import Cli, cli
-from tests.support.fake_platform import ROOM, hear, make, wire
+from tests.support.command_line import Cli
+from tests.support.fake_platform import ROOM, grant_role, post_message, wire
 from tests.support.fleet import Fleet
 from workers.refusals import RefusedError
 
 pytestmark = pytest.mark.both_databases
 
-__all__ = ["cli"]
 
 STICKY: dict[str, Any] = {"trigger_rules": {"mentionOnly": True, "sticky": True}, "session_mode": "per-thread"}
 
@@ -29,15 +28,15 @@ async def agent_of(fleet: Fleet, message_id: str) -> str:
 async def test_an_agent_called_once_in_a_thread_follows_it(fleet: Fleet) -> None:
     group = await fleet.add_group()
     await wire(fleet, group, **STICKY)
-    await make(fleet, "ada", "member", group)
+    await grant_role(fleet, "ada", "member", group)
     with pytest.raises(RefusedError):
-        await hear(fleet, "not for you", "ada", thread_id="t1")
-    first = await hear(fleet, "you there", "ada", thread_id="t1", is_mention=True)
-    second = await hear(fleet, "and this", "ada", thread_id="t1")
+        await post_message(fleet, "not for you", "ada", thread_id="t1")
+    first = await post_message(fleet, "you there", "ada", thread_id="t1", is_mention=True)
+    second = await post_message(fleet, "and this", "ada", thread_id="t1")
     assert second.session_id == first.session_id
     for thread in ("t2", None):
         with pytest.raises(RefusedError):
-            await hear(fleet, "not for you", "ada", thread_id=thread)
+            await post_message(fleet, "not for you", "ada", thread_id=thread)
     assert [(row.agent_group_id, row.thread_id) for row in await fleet.rows(Engagement)] == [(group, "t1")]
 
 
@@ -45,7 +44,7 @@ async def test_an_agent_called_once_in_a_thread_follows_it(fleet: Fleet) -> None
 async def test_a_stranger_engages_nobody(fleet: Fleet) -> None:
     group = await fleet.add_group()
     await wire(fleet, group, policy="request_approval", **STICKY)
-    await hear(fleet, "you there", "eve", thread_id="t1", is_mention=True)
+    await post_message(fleet, "you there", "eve", thread_id="t1", is_mention=True)
     assert await fleet.rows(Engagement) == []
 
 
@@ -54,9 +53,9 @@ async def test_several_agents_in_one_chat(fleet: Fleet) -> None:
     worker, boss = await fleet.add_group("worker"), await fleet.add_group("boss")
     await wire(fleet, worker, **STICKY)
     await wire(fleet, boss, trigger_rules={"pattern": "@boss"}, priority=5)
-    await make(fleet, "ada", "owner")
+    await grant_role(fleet, "ada", "owner")
     said = [("do this", True), ("@boss look", True), ("and that", False), ("@boss again", False)]
-    heard = [await hear(fleet, text, "ada", thread_id="t1", is_mention=mention) for text, mention in said]
+    heard = [await post_message(fleet, text, "ada", thread_id="t1", is_mention=mention) for text, mention in said]
     assert [await agent_of(fleet, one.message_id) for one in heard] == ["worker", "boss", "worker", "boss"]
 
 
@@ -72,8 +71,8 @@ async def test_a_dry_run_explains_and_writes_nothing(fleet: Fleet, cli: Cli) -> 
     worker, boss = await fleet.add_group("worker"), await fleet.add_group("boss")
     await wire(fleet, worker, policy="request_approval", **STICKY)
     await wire(fleet, boss, trigger_rules={"pattern": "@boss"}, priority=5)
-    await make(fleet, "ada", "member", worker)
-    accepted = await hear(fleet, "you there", "ada", thread_id="t1", is_mention=True)
+    await grant_role(fleet, "ada", "member", worker)
+    accepted = await post_message(fleet, "you there", "ada", thread_id="t1", is_mention=True)
     before = await everything(fleet)
 
     async def explain(*arguments: str) -> dict[str, Any]:
@@ -191,7 +190,7 @@ async def test_what_the_database_does_not_take_is_said_in_a_sentence(
 @pytest.mark.spec("G4")
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 async def test_an_owner_without_a_chat_is_listed_as_such(fleet: Fleet, cli: Cli) -> None:
-    await make(fleet, "olga", "owner")
+    await grant_role(fleet, "olga", "owner")
     assert "no chat yet" in (await cli("owners", "list")).out
     refused = await cli("owners", "add", "fake", "u" * 300, "chat")
     assert "at most 255" in refused.err

@@ -14,37 +14,33 @@ from models import AgentGroup, MessageIn, Session
 from models.base import new_id, now
 from models.conversation import history
 from models.lookup import short
-from tests.integration.test_task_tools import (
-    WATER,
-    YEARLY,
-    Call,
-    answer_to,
-    ask,
-    run_due,
-    scheduled,
-    task_id,
-    teach,
-    tool_registry,
-)
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Call as ModelCall
 from tests.support.model_api import ModelApi, reply, rule, script
+from tests.support.supervisor import ask_boss, let_boss_read
+from tests.support.tool_calls import (
+    WATER,
+    YEARLY,
+    Call,
+    fetch_answer,
+    fetch_tasks,
+    fleet,
+    make_calls,
+    read_task_id,
+    run_due_task,
+    script_calls,
+    tool_registry,
+)
 from workers import ending
 from workers.actions.sessions import begin_anew
 from workers.ending import Ending
 from workers.operations.replays import replay
 from workers.operations.sessions import reset as reset_session
 
+__all__ = ["fleet"]
 pytestmark = pytest.mark.both_databases
 
 RESET: Call = ("reset_session", {})
-
-
-@pytest.fixture
-async def fleet(make_fleet: MakeFleet) -> Fleet:
-    fleet = await make_fleet(tool_registry())
-    await fleet.add_group()
-    return fleet
 
 
 async def states(fleet: Fleet) -> dict[str, str]:
@@ -58,10 +54,10 @@ async def active(fleet: Fleet) -> Any:
 
 @pytest.mark.spec("T4", "M15")
 async def test_after_a_reset_the_next_message_begins_a_new_session_of_the_same_conversation(fleet: Fleet) -> None:
-    await ask(fleet, thread_id="t1")
+    await make_calls(fleet, thread_id="t1")
     await fleet.execute(update(Session).values(provider="scripted", model="script"))
     old = await active(fleet)
-    said = await ask(fleet, RESET, thread_id="t1")
+    said = await make_calls(fleet, RESET, thread_id="t1")
     assert said.startswith("When this turn is over, you begin anew")
     assert fleet.bells.wakes == [], "nothing waits"
     new = await active(fleet)
@@ -101,9 +97,9 @@ async def test_nothing_that_was_said_is_before_the_model_any_more(
 @pytest.mark.spec("T4", "M15")
 async def test_what_waits_goes_on_in_the_new_session(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Follow-ups that came meanwhile, one that only rides along, tasks that wait and that are paused."""
-    yearly = task_id(await ask(fleet, YEARLY))
-    await ask(fleet, WATER)
-    await ask(fleet, ("pause_task", {"taskId": yearly}))
+    yearly = read_task_id(await make_calls(fleet, YEARLY))
+    await make_calls(fleet, WATER)
+    await make_calls(fleet, ("pause_task", {"taskId": yearly}))
     old = await active(fleet)
     real = Ending.complete
 
@@ -114,7 +110,7 @@ async def test_what_waits_goes_on_in_the_new_session(fleet: Fleet, monkeypatch: 
 
     with monkeypatch.context() as patched:
         patched.setattr(Ending, "complete", spoken_meanwhile)
-        await teach(fleet, RESET)
+        await script_calls(fleet, RESET)
         await fleet.send("begin anew")
         fleet.bells.wakes = fleet.bells.wakes[:1]
         assert await fleet.answer_wakes() == ["completed"]
@@ -126,27 +122,27 @@ async def test_what_waits_goes_on_in_the_new_session(fleet: Fleet, monkeypatch: 
     assert [row.status for row in moved] == ["paused", "pending", "pending", "pending"]
     assert [row.content.get("text") for row in moved] == [None, None, "and one more thing", "and another"]
     assert {row.status for row in await fleet.inbox() if row.session_id == old.id} == {"completed"}
-    await teach(fleet, answer="heard: {texts}")
+    await script_calls(fleet, answer="heard: {texts}")
     assert await fleet.answer_wakes() == ["completed"]
-    assert await answer_to(fleet, moved[-1].id) == "heard: and one more thing and another"
-    assert "goes on" in await ask(fleet, ("resume_task", {"taskId": yearly})), "by the id it always had"
-    assert len(await scheduled(fleet)) == 2
+    assert await fetch_answer(fleet, moved[-1].id) == "heard: and one more thing and another"
+    assert "goes on" in await make_calls(fleet, ("resume_task", {"taskId": yearly})), "by the id it always had"
+    assert len(await fetch_tasks(fleet)) == 2
 
 
 @pytest.mark.spec("T4", "M15", "S1")
 async def test_a_recurring_task_that_begins_anew_in_its_own_run_goes_on(fleet: Fleet) -> None:
     """The sweep would write its next row into the old session, where nothing runs any more."""
-    await ask(fleet, YEARLY)
-    await run_due(fleet, RESET)
+    await make_calls(fleet, YEARLY)
+    await run_due_task(fleet, RESET)
     await fleet.sweep()
     new = await active(fleet)
-    done, following = sorted(await scheduled(fleet), key=lambda row: row.status)
+    done, following = sorted(await fetch_tasks(fleet), key=lambda row: row.status)
     assert (done.status, following.status) == ("completed", "pending")
     assert (following.session_id, following.seq, following.series_id) == (new.id, 1, done.id)
     assert new.message_seq == 1
-    await run_due(fleet)
+    await run_due_task(fleet)
     await fleet.sweep()
-    assert len(await scheduled(fleet)) == 3
+    assert len(await fetch_tasks(fleet)) == 3
 
 
 @pytest.mark.spec("T4", "M15", "M9")
@@ -180,7 +176,7 @@ async def test_a_session_that_was_closed_meanwhile_stays_closed(fleet: Fleet, mo
         return await real(self, *args, **kwargs)
 
     monkeypatch.setattr(Ending, "complete", closed_meanwhile)
-    await teach(fleet, RESET)
+    await script_calls(fleet, RESET)
     await fleet.send()
     assert await fleet.answer_wakes() == ["completed"]
     assert [row.status for row in await fleet.sessions()] == ["closed"]
@@ -206,7 +202,7 @@ async def test_a_message_that_waits_for_the_row_is_accepted_by_the_new_session(
         return await real(conn, session_id)
 
     monkeypatch.setattr(ending, "begin_anew", accepted_meanwhile)
-    await teach(fleet, RESET)
+    await script_calls(fleet, RESET)
     first = await fleet.send("begin anew")
     assert await fleet.answer_wakes() == ["completed"]
     late = await accepting[0]
@@ -214,7 +210,7 @@ async def test_a_message_that_waits_for_the_row_is_accepted_by_the_new_session(
     assert late.session_id == new.id != first.session_id
     [row] = [row for row in await fleet.inbox() if row.id == late.message_id]
     assert (row.session_id, row.seq, new.message_seq) == (new.id, 1, 1)
-    await teach(fleet)
+    await script_calls(fleet)
     assert await door.answer_wakes() == ["completed"]
 
 
@@ -243,13 +239,13 @@ async def test_a_message_accepted_before_the_reset_is_taken_along(
 
     with monkeypatch.context() as patched:
         patched.setattr(Ending, "complete", accepted_before)
-        await teach(fleet, RESET)
+        await script_calls(fleet, RESET)
         await fleet.send("begin anew")
         assert await fleet.answer_wakes() == ["completed"]
     new = await active(fleet)
     [row] = [row for row in await fleet.inbox() if row.content.get("text") == "early"]
     assert (row.session_id, row.seq, row.status) == (new.id, 1, "pending")
-    await teach(fleet)
+    await script_calls(fleet)
     assert door.bells.wakes == [], "the worker had the session, so the door did not ring"
     assert await fleet.answer_wakes() == ["completed"]
 
@@ -259,7 +255,7 @@ async def test_a_crowd_that_talks_while_sessions_are_reset_is_heard_once_each(
     make_fleet: MakeFleet, fleet: Fleet
 ) -> None:
     doors = [fleet, await make_fleet(tool_registry()), await make_fleet(tool_registry())]
-    await teach(fleet, RESET, answer="heard: {texts}")
+    await script_calls(fleet, RESET, answer="heard: {texts}")
 
     async def talk(door: Fleet, name: str) -> None:
         for number in range(8):
@@ -285,29 +281,17 @@ async def test_a_crowd_that_talks_while_sessions_are_reset_is_heard_once_each(
 @pytest.mark.spec("T4", "M15", "S1")
 async def test_a_sweep_and_a_reset_write_one_next_row(make_fleet: MakeFleet, fleet: Fleet) -> None:
     other = await make_fleet(tool_registry())
-    await ask(fleet, YEARLY)
-    await run_due(fleet)
-    await teach(fleet, RESET)
+    await make_calls(fleet, YEARLY)
+    await run_due_task(fleet)
+    await script_calls(fleet, RESET)
     await fleet.send("begin anew")
     await asyncio.gather(fleet.answer_wakes(), other.sweep())
     new = await active(fleet)
-    waiting = [row for row in await scheduled(fleet) if row.status == "pending"]
+    waiting = [row for row in await fetch_tasks(fleet) if row.status == "pending"]
     assert [row.session_id for row in waiting] == [new.id]
 
 
 # --- Reading -----------------------------------------------------------------------------------------------------
-
-
-async def oversee(fleet: Fleet, **oversees: str) -> None:
-    """The agent `boss` may read so much of these agents' sessions (`all`: of everybody's)."""
-    policy = {"oversees": {"*" if folder == "all" else folder: scope for folder, scope in oversees.items()}}
-    if "boss" not in [row.folder for row in await fleet.rows(AgentGroup)]:
-        await fleet.add_group("boss")
-    await fleet.execute(update(AgentGroup).where(AgentGroup.folder == "boss").values(config={"policy": policy}))
-
-
-def boss(fleet: Fleet, name: str, **arguments: Any) -> Any:
-    return ask(fleet, (name, arguments), agent_group="boss", platform_id="office")
 
 
 @pytest.mark.spec("T4", "M15")
@@ -315,24 +299,24 @@ async def test_sessions_of_overseen_agents_are_listed_and_read(fleet: Fleet) -> 
     await fleet.add_group("other")
     first = await fleet.send("what time is it?", sender_id="ann")
     await fleet.settle_down()
-    await ask(fleet, agent_group="other")
-    await oversee(fleet, demo="messages")
-    listed = await boss(fleet, "list_sessions")
+    await make_calls(fleet, agent_group="other")
+    await let_boss_read(fleet, demo="messages")
+    listed = await ask_boss(fleet, "list_sessions")
     assert [line.split(" | ")[:2] for line in listed.splitlines()[2:]] == [[short(first.session_id), "demo"]]
-    assert await boss(fleet, "list_sessions", agentGroup="demo") == listed
+    assert await ask_boss(fleet, "list_sessions", agentGroup="demo") == listed
     for handle in (first.session_id, short(first.session_id)):
-        head, asked, answered = (await boss(fleet, "read_session", sessionId=handle)).splitlines()
+        head, asked, answered = (await ask_boss(fleet, "read_session", sessionId=handle)).splitlines()
         assert head.startswith(f"Session {short(first.session_id)} of demo, messages.")
         assert asked.endswith("in chat completed | ann: what time is it?")
         assert answered.endswith("out chat delivered | the agent: You said: what time is it?")
-    last = await boss(fleet, "read_session", sessionId=first.session_id, limit=1)
+    last = await ask_boss(fleet, "read_session", sessionId=first.session_id, limit=1)
     assert len(last.splitlines()) == 2
 
 
 @pytest.mark.spec("T4", "M15")
 async def test_an_overseer_learns_how_many_conversations_began_since_when(fleet: Fleet) -> None:
     """However often they have begun anew, and without replays."""
-    await oversee(fleet, demo="messages")
+    await let_boss_read(fleet, demo="messages")
     for thread in ("t1", "t2", "t3"):
         await fleet.send(f"about {thread}", thread_id=thread)
         await fleet.settle_down()
@@ -345,40 +329,40 @@ async def test_an_overseer_learns_how_many_conversations_began_since_when(fleet:
     await replay(fleet.runtime, "cli", second.id)
     await fleet.settle_down()
     yesterday = (datetime.now(UTC) - timedelta(days=1)).isoformat()
-    counts, _, *lines = (await boss(fleet, "list_sessions", begunSince=yesterday)).splitlines()
+    counts, _, *lines = (await ask_boss(fleet, "list_sessions", begunSince=yesterday)).splitlines()
     assert counts == "2 conversations, 4 sessions (1 replay among them):"
     assert sorted(line.split(" | ")[-1] for line in lines) == ["about t2", "about t2", "about t3", "more about t2"]
-    everything = (await boss(fleet, "list_sessions")).splitlines()
+    everything = (await ask_boss(fleet, "list_sessions")).splitlines()
     assert everything[0] == "3 conversations, 6 sessions (1 replay among them):"
     assert everything[-1].split(" | ")[-1] in {"-", "about t1"}
     for state, number in (("closed", 2), ("idle", 4), ("working", 0)):
-        listed = await boss(fleet, "list_sessions", state=state)
+        listed = await ask_boss(fleet, "list_sessions", state=state)
         assert (f"{number} sessions" in listed.splitlines()[0]) == bool(number), listed
-    assert await boss(fleet, "list_sessions", begunSince="2999-01-01T00:00:00Z") == "There are no such sessions."
-    assert "begunSince: 'yesterday' is not an ISO" in await boss(fleet, "list_sessions", begunSince="yesterday")
+    assert await ask_boss(fleet, "list_sessions", begunSince="2999-01-01T00:00:00Z") == "There are no such sessions."
+    assert "begunSince: 'yesterday' is not an ISO" in await ask_boss(fleet, "list_sessions", begunSince="yesterday")
 
 
 @pytest.mark.spec("T4", "M15")
 async def test_a_pull_request_is_listed_by_its_title_and_more_than_fit_are_counted(fleet: Fleet) -> None:
-    await oversee(fleet, demo="messages")
+    await let_boss_read(fleet, demo="messages")
     content = {"source": "github", "event": "pull_request", "payload": {"body": "long", "title": "Fix the\ntides"}}
     await fleet.send(None, kind="webhook", content=content)  # type: ignore[arg-type]
     await fleet.settle_down()
-    assert (await boss(fleet, "list_sessions")).splitlines()[-1].endswith(" | Fix the tides")
+    assert (await ask_boss(fleet, "list_sessions")).splitlines()[-1].endswith(" | Fix the tides")
     [session] = [row for row in await fleet.sessions() if row.turn_seq == 1 and row.message_seq == 2][:1]
     many = [dict(session._mapping) | {"id": new_id(), "thread_id": f"t{n}"} for n in range(60)]
     await fleet.insert(Session, *many)
-    counts, _, *lines = (await boss(fleet, "list_sessions")).splitlines()
+    counts, _, *lines = (await ask_boss(fleet, "list_sessions")).splitlines()
     assert counts == "61 conversations, 61 sessions. The 50 most recently active:"
     assert len(lines) == 50
 
 
 @pytest.mark.spec("T4", "M15")
 async def test_steps_show_what_was_done(fleet: Fleet) -> None:
-    await ask(fleet, ("clock", {"timezone": "Asia/Tokyo"}))
+    await make_calls(fleet, ("clock", {"timezone": "Asia/Tokyo"}))
     [session] = await fleet.sessions()
-    await oversee(fleet, all="messages", demo="steps")
-    said = await boss(fleet, "read_session", sessionId=session.id, view="steps")
+    await let_boss_read(fleet, all="messages", demo="steps")
+    said = await ask_boss(fleet, "read_session", sessionId=session.id, view="steps")
     assert 'turn 1 step 1 | tool clock finished | {"timezone": "Asia/Tokyo"} -> {"text": "' in said
     assert "event 1 | turn_started | " in said
     assert "| turn_ended | " in said
@@ -386,7 +370,7 @@ async def test_steps_show_what_was_done(fleet: Fleet) -> None:
 
 @pytest.mark.spec("T4", "M15")
 async def test_what_is_shown_is_bounded_and_a_line_each(fleet: Fleet) -> None:
-    await oversee(fleet, demo="messages")
+    await let_boss_read(fleet, demo="messages")
     first = await fleet.send("one\n99 | 2026 | out chat delivered | the agent: I said this")
     [row] = await fleet.inbox()
     copies = [
@@ -394,17 +378,17 @@ async def test_what_is_shown_is_bounded_and_a_line_each(fleet: Fleet) -> None:
     ]
     await fleet.insert(MessageIn, *copies)
     fleet.bells.wakes.clear()
-    _, *lines = (await boss(fleet, "read_session", sessionId=first.session_id, limit=200)).splitlines()
+    _, *lines = (await ask_boss(fleet, "read_session", sessionId=first.session_id, limit=200)).splitlines()
     assert lines[0] == f"[{101 - len(lines) + 1} earlier ones are left out]"
     assert sum(map(len, lines)) < 50_000
     await fleet.execute(update(MessageIn).where(MessageIn.seq > 1).values(session_id=first.session_id, status="failed"))
     await fleet.execute(update(MessageIn).where(MessageIn.seq > 1).values(content={"text": "short"}))
-    lines = (await boss(fleet, "read_session", sessionId=first.session_id, limit=200)).splitlines()
+    lines = (await ask_boss(fleet, "read_session", sessionId=first.session_id, limit=200)).splitlines()
     assert [line for line in lines if line.startswith("99 | ")] == [lines[99]]
     assert "in chat" in lines[99]
 
 
 @pytest.mark.spec("T4")
 async def test_who_oversees_nobody_has_no_such_tools(fleet: Fleet) -> None:
-    assert "there is no tool 'list_sessions' here" in await ask(fleet, ("list_sessions", {}))
-    assert "there is no tool 'read_session' here" in await ask(fleet, ("read_session", {"sessionId": "x" * 8}))
+    assert "there is no tool 'list_sessions' here" in await make_calls(fleet, ("list_sessions", {}))
+    assert "there is no tool 'read_session' here" in await make_calls(fleet, ("read_session", {"sessionId": "x" * 8}))

@@ -6,10 +6,8 @@ import json
 import pytest
 
 from models import Audit
-from tests.integration.test_commands import Cli, cli
+from tests.support.command_line import Cli
 from tests.support.fleet import Fleet
-
-__all__ = ["cli"]
 
 FAILS = "- when: broken\n  play:\n    - fail: {class: auth}\n- play:\n    - answer: 'You said: {texts}'\n"
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete, update
 from models import MessageIn, Series, Session
 from models.base import new_id, now
 from tests.support.due_tasks import due_task
-from tests.support.fake_platform import hear, make, wire
+from tests.support.fake_platform import grant_role, post_message, wire
 from tests.support.fleet import Fleet
 from tests.support.task_runs import clock, runs_of
 from workers.intake.incoming import parse_incoming
@@ -131,10 +131,10 @@ async def test_terms_are_for_the_agent_whose_task_it_is(fleet: Fleet) -> None:
 async def test_a_platform_brings_no_tasks(fleet: Fleet) -> None:
     group = await fleet.add_group()
     await wire(fleet, group)
-    await make(fleet, "ada", "owner")
+    await grant_role(fleet, "ada", "owner")
     for sender, trusted in (("ada", False), ("eve", True)):
         with pytest.raises(RefusedError, match="a task is for the operator to send"):
-            await hear(fleet, "x", sender, kind="task", content={"prompt": "look around"}, trusted=trusted)
+            await post_message(fleet, "x", sender, kind="task", content={"prompt": "look around"}, trusted=trusted)
     assert await fleet.inbox() == []
 
 

@@ -10,101 +10,40 @@ import yaml
 from sqlalchemy import delete, update
 
 from adapters.registry import Drivers, Registry
-from adapters.tool_port import Tool
-from adapters.tools import groups, messaging, sessions, tasks
-from adapters.tools.clock import CLOCK
 from models import AgentGroup, MessageIn, Series, Session, Step
 from models.base import now
 from models.lookup import short
 from scheduler.words import when
-from tests.integration.test_retry import ForgetfulProvider
 from tests.support.fleet import Fleet, MakeFleet
+from tests.support.forgetful_provider import ForgetfulProvider
+from tests.support.tool_calls import (
+    TOMORROW,
+    WATER,
+    YEARLY,
+    Call,
+    fetch_answer,
+    fetch_tasks,
+    fleet,
+    make_calls,
+    read_task_id,
+    run_due_task,
+    script_calls,
+    tool_registry,
+)
 from workers import turn
 from workers.opening import OpenedTurn, open_next
 from workers.timetable.making import MAX_TASKS
 from workers.toolbox import JournaledToolBox
 
-TOOLS: list[Tool[Any]] = [
-    CLOCK,
-    messaging.SEND_MESSAGE,
-    messaging.SEND_TO_AGENT,
-    tasks.SCHEDULE_TASK,
-    tasks.LIST_TASKS,
-    tasks.CANCEL_TASK,
-    tasks.PAUSE_TASK,
-    tasks.RESUME_TASK,
-    tasks.UPDATE_TASK,
-    groups.REGISTER_AGENT_GROUP,
-    sessions.RESET_SESSION,
-    sessions.LIST_SESSIONS,
-    sessions.READ_SESSION,
-    sessions.STEER_SESSION,
-]
-Call = tuple[str, dict[str, Any]]
-TOMORROW = (datetime.now(UTC) + timedelta(days=1)).replace(minute=0, second=0, microsecond=0)
-WATER: Call = ("schedule_task", {"prompt": "water the plants", "processAfter": TOMORROW.isoformat()})
-# So seldom that no test runs over the moment it comes due.
-YEARLY: Call = ("schedule_task", WATER[1] | {"recurrence": "@yearly", "timezone": "Europe/Vienna"})
+__all__ = ["fleet"]
+
 LIST: Call = ("list_tasks", {})
-
-
-def tool_registry() -> Registry:
-    return Registry(tools=Drivers("tool", made={tool.name: tool for tool in TOOLS}))
-
-
-@pytest.fixture
-async def fleet(make_fleet: MakeFleet) -> Fleet:
-    fleet = await make_fleet(tool_registry())
-    await fleet.add_group()
-    return fleet
-
-
-async def teach(fleet: Fleet, *calls: Call, group: str = "demo", answer: str = "") -> None:
-    """What the agent does from now on, whatever it is asked."""
-    acts: list[dict[str, Any]] = [{"tool": name, "with": arguments} for name, arguments in calls]
-    script = yaml.safe_dump([{"play": [*acts, {"answer": answer or ("{result}" if calls else "done")}]}])
-    [row] = [row for row in await fleet.rows(AgentGroup) if row.folder == group]
-    config = dict(row.config or {}) | {"provider_options": {"script": script}}
-    await fleet.execute(update(AgentGroup).where(AgentGroup.folder == group).values(config=config))
-
-
-async def ask(fleet: Fleet, *calls: Call, text: str = "go", **fields: Any) -> str:
-    """Somebody says something, and the agent makes these calls. Returns what the last of them came to; the turn has
-    completed in any case."""
-    await teach(fleet, *calls, group=fields.get("agent_group", "demo"))
-    accepted = await fleet.send(text, **fields)
-    assert await fleet.answer_wakes() == ["completed"]
-    return await answer_to(fleet, accepted.message_id)
-
-
-async def answer_to(fleet: Fleet, message_id: str) -> str:
-    [answer] = [row for row in await fleet.outbox() if row.in_reply_to == message_id and row.kind == "chat"]
-    return str(answer.content["text"])
-
-
-async def scheduled(fleet: Fleet) -> list[Any]:
-    return [row for row in await fleet.rows(MessageIn, MessageIn.process_after, MessageIn.id) if row.kind == "task"]
-
-
-async def run_due(fleet: Fleet, *calls: Call) -> str:
-    """The one task that waits comes due, and the agent makes these calls in its run."""
-    [task] = [row for row in await scheduled(fleet) if row.status == "pending"]
-    await teach(fleet, *calls)
-    await fleet.execute(update(MessageIn).where(MessageIn.id == task.id).values(process_after=now(-60)))
-    await fleet.sweep()
-    assert await fleet.answer_wakes() == ["completed"]
-    return await answer_to(fleet, task.id)
-
-
-def task_id(said: str) -> str:
-    """From `scheduled as task X: ...`."""
-    return said.split("task ")[1][:8]
 
 
 @pytest.mark.spec("T3", "S1", "D5")
 async def test_a_task_is_a_message_to_the_same_conversation_with_a_date(fleet: Fleet) -> None:
-    said = await ask(fleet, WATER, sender_id="ann", platform_id="garden", thread_id="t1")
-    [task] = await scheduled(fleet)
+    said = await make_calls(fleet, WATER, sender_id="ann", platform_id="garden", thread_id="t1")
+    [task] = await fetch_tasks(fleet)
     [chat] = [row for row in await fleet.inbox() if row.kind == "chat"]
     assert said.startswith(f"scheduled as task {short(task.id)}: {when(TOMORROW, 'UTC')}, in ")
     assert (task.status, task.process_after, task.content) == ("pending", TOMORROW, {"prompt": "water the plants"})
@@ -116,40 +55,40 @@ async def test_a_task_is_a_message_to_the_same_conversation_with_a_date(fleet: F
 
     await fleet.sweep()
     assert fleet.bells.wakes == [], "nothing is due yet"
-    assert await run_due(fleet, LIST) == "There are no scheduled tasks in this conversation."
+    assert await run_due_task(fleet, LIST) == "There are no scheduled tasks in this conversation."
     [answer] = [row for row in await fleet.outbox() if row.in_reply_to == task.id]
     assert (answer.platform_id, answer.thread_id) == ("garden", "t1")
     await fleet.sweep()
-    assert len(await scheduled(fleet)) == 1, "it was for once"
+    assert len(await fetch_tasks(fleet)) == 1, "it was for once"
 
 
 @pytest.mark.spec("T3", "S1")
 async def test_a_recurring_task_goes_on_and_is_known_by_its_first_id(fleet: Fleet) -> None:
-    first = task_id(await ask(fleet, YEARLY))
-    [task] = await scheduled(fleet)
+    first = read_task_id(await make_calls(fleet, YEARLY))
+    [task] = await fetch_tasks(fleet)
     assert (task.recurrence, task.timezone, task.series_id) == ("@yearly", "Europe/Vienna", task.id)
-    await run_due(fleet)
+    await run_due_task(fleet)
     await fleet.sweep()
-    done, following = sorted(await scheduled(fleet), key=lambda row: row.status)
+    done, following = sorted(await fetch_tasks(fleet), key=lambda row: row.status)
     assert (done.status, following.status, following.series_id) == ("completed", "pending", task.id)
     for handle in (first, task.id, short(following.id), following.id):
-        assert await ask(fleet, ("pause_task", {"taskId": handle})) == (
+        assert await make_calls(fleet, ("pause_task", {"taskId": handle})) == (
             f"task {first} is paused; resume_task lets it run again"
         )
-        await ask(fleet, ("resume_task", {"taskId": handle}))
-    assert (await ask(fleet, ("cancel_task", {"task_id": first}))) == f"task {first} is cancelled"
+        await make_calls(fleet, ("resume_task", {"taskId": handle}))
+    assert (await make_calls(fleet, ("cancel_task", {"task_id": first}))) == f"task {first} is cancelled"
     await fleet.sweep()
-    assert [row.status for row in await scheduled(fleet)].count("pending") == 0
-    assert len(await scheduled(fleet)) == 2, "no next one is written"
+    assert [row.status for row in await fetch_tasks(fleet)].count("pending") == 0
+    assert len(await fetch_tasks(fleet)) == 2, "no next one is written"
 
 
 @pytest.mark.spec("T3")
 async def test_list_shows_what_waits(fleet: Fleet) -> None:
-    assert await ask(fleet, LIST) == "There are no scheduled tasks in this conversation."
-    once = task_id(await ask(fleet, ("schedule_task", WATER[1] | {"prompt": "a\nlong " + "word " * 40})))
-    again = task_id(await ask(fleet, YEARLY))
-    await ask(fleet, ("pause_task", {"taskId": again}))
-    head, *lines = (await ask(fleet, LIST)).splitlines()
+    assert await make_calls(fleet, LIST) == "There are no scheduled tasks in this conversation."
+    once = read_task_id(await make_calls(fleet, ("schedule_task", WATER[1] | {"prompt": "a\nlong " + "word " * 40})))
+    again = read_task_id(await make_calls(fleet, YEARLY))
+    await make_calls(fleet, ("pause_task", {"taskId": again}))
+    head, *lines = (await make_calls(fleet, LIST)).splitlines()
     assert head == "id | next run | how often | state | what"
     cells = {line[:8]: line.split(" | ") for line in lines}
     assert set(cells) == {once, again}
@@ -165,7 +104,7 @@ async def test_list_shows_what_waits(fleet: Fleet) -> None:
 async def test_a_recurrence_alone_says_when_and_terms_say_how(fleet: Fleet) -> None:
     asked = {"prompt": "look", "recurrence": " 0 9 * * 1-5 ", "timezone": "Europe/Vienna"}
     terms = {"catchUp": "all", "overlap": "queue", "jitterSeconds": 120, "pauseAfter": 3, "dailyUsd": 1.5}
-    said = await ask(fleet, ("schedule_task", asked | terms))
+    said = await make_calls(fleet, ("schedule_task", asked | terms))
     head, *runs, conditions = said.splitlines()
     assert head.endswith(": At 09:00 on Monday through Friday (Europe/Vienna). Next runs:")
     assert len(runs) == 5
@@ -174,28 +113,30 @@ async def test_a_recurrence_alone_says_when_and_terms_say_how(fleet: Fleet) -> N
         "(missed dates: each is made up for; dates that come while it runs: run afterwards; "
         "pauses after 3 failures in a row; at most 1.5 USD a day)"
     )
-    [task] = await scheduled(fleet)
+    [task] = await fetch_tasks(fleet)
     assert task.scheduled_for <= task.process_after < task.scheduled_for + timedelta(seconds=120)
     assert (task.scheduled_for.astimezone(ZoneInfo("Europe/Vienna")).hour, task.recurrence) == (9, "0 9 * * 1-5")
     [series] = await fleet.rows(Series)
     assert (series.id, series.catch_up, series.overlap, series.pause_after) == (task.id, "all", "queue", 3)
     assert (series.jitter_seconds, series.daily_usd, series.script, series.provider) == (120, 1.5, None, None)
-    assert (await ask(fleet, ("schedule_task", asked | terms))).startswith("that is already scheduled as task")
-    assert (await ask(fleet, ("schedule_task", asked))).startswith("scheduled as task"), "on other terms it is another"
+    assert (await make_calls(fleet, ("schedule_task", asked | terms))).startswith("that is already scheduled as task")
+    assert (await make_calls(fleet, ("schedule_task", asked))).startswith("scheduled as task"), (
+        "on other terms it is another"
+    )
     assert len(await fleet.rows(Series)) == 1, "as usual needs no row"
 
 
 @pytest.mark.spec("T3", "S3")
 async def test_an_update_changes_the_terms_it_names(fleet: Fleet) -> None:
-    task = task_id(await ask(fleet, YEARLY))
-    await ask(fleet, ("update_task", {"taskId": task, "catchUp": "skip", "dailyUsd": 2}))
-    said = await ask(fleet, ("update_task", {"taskId": task, "pauseAfter": 3, "dailyUsd": 1}))
+    task = read_task_id(await make_calls(fleet, YEARLY))
+    await make_calls(fleet, ("update_task", {"taskId": task, "catchUp": "skip", "dailyUsd": 2}))
+    said = await make_calls(fleet, ("update_task", {"taskId": task, "pauseAfter": 3, "dailyUsd": 1}))
     terms = "missed dates: none is made up for; pauses after 3 failures in a row; at most 1 USD a day"
     assert said.endswith(f"({terms})")
     [series] = await fleet.rows(Series)
     assert (series.catch_up, series.pause_after, series.daily_usd) == ("skip", 3, 1.0)
-    assert f"| pending; {terms} | water" in await ask(fleet, LIST)
-    assert (await scheduled(fleet))[0].scheduled_for == TOMORROW, "no other rhythm, no other date"
+    assert f"| pending; {terms} | water" in await make_calls(fleet, LIST)
+    assert (await fetch_tasks(fleet))[0].scheduled_for == TOMORROW, "no other rhythm, no other date"
 
 
 @pytest.mark.parametrize(
@@ -229,22 +170,22 @@ async def test_an_update_changes_the_terms_it_names(fleet: Fleet) -> None:
 async def test_what_cannot_be_scheduled_is_refused_with_a_reason(
     fleet: Fleet, arguments: dict[str, Any], complaint: str
 ) -> None:
-    assert complaint in await ask(fleet, ("schedule_task", WATER[1] | arguments))
-    assert await scheduled(fleet) == []
+    assert complaint in await make_calls(fleet, ("schedule_task", WATER[1] | arguments))
+    assert await fetch_tasks(fleet) == []
 
 
 @pytest.mark.spec("T3")
 async def test_there_is_an_end_to_how_many(fleet: Fleet) -> None:
-    await ask(fleet, WATER)
-    [task] = await scheduled(fleet)
+    await make_calls(fleet, WATER)
+    [task] = await fetch_tasks(fleet)
     copy = dict(task._mapping)
     await fleet.insert(
         MessageIn, *(copy | {"id": f"copy-{n}", "seq": 1000 + n, "content": {"prompt": f"{n}"}} for n in range(99))
     )
-    said = await ask(fleet, YEARLY)
+    said = await make_calls(fleet, YEARLY)
     assert f"there are already {MAX_TASKS} tasks" in said
-    await ask(fleet, ("cancel_task", {"taskId": task.id}))
-    assert "scheduled as task" in await ask(fleet, YEARLY)
+    await make_calls(fleet, ("cancel_task", {"taskId": task.id}))
+    assert "scheduled as task" in await make_calls(fleet, YEARLY)
 
 
 @pytest.mark.spec("T3", "M9")
@@ -260,10 +201,10 @@ async def test_an_attempt_that_begins_anew_schedules_nothing_twice(fleet: Fleet)
     await fleet.execute(update(Session).values(resume_after=now(-1)))
     await fleet.sweep()
     assert await fleet.answer_wakes() == ["completed"]
-    assert (await answer_to(fleet, message.id)).startswith("scheduled as task")
-    assert len(await scheduled(fleet)) == 1
-    assert (await ask(fleet, WATER)).startswith("that is already scheduled as task")
-    assert len(await scheduled(fleet)) == 1
+    assert (await fetch_answer(fleet, message.id)).startswith("scheduled as task")
+    assert len(await fetch_tasks(fleet)) == 1
+    assert (await make_calls(fleet, WATER)).startswith("that is already scheduled as task")
+    assert len(await fetch_tasks(fleet)) == 1
 
 
 @pytest.mark.parametrize(("minutes", "tasks"), [(1.5, 1), (6, 2)])
@@ -284,7 +225,7 @@ async def test_an_attempt_that_computes_its_date_anew_schedules_nothing_twice(
             accepted = await fleet.send()
         await fleet.execute(update(Session).values(resume_after=None))
         assert await fleet.wake(accepted.session_id) == outcome
-    assert len(await scheduled(fleet)) == tasks
+    assert len(await fetch_tasks(fleet)) == tasks
 
 
 @pytest.mark.spec("T3")
@@ -298,16 +239,16 @@ async def test_a_call_that_lost_its_worker_is_made_by_the_next(
 
     with monkeypatch.context() as patched:
         patched.setattr(JournaledToolBox, "_run", dies)
-        await teach(fleet, WATER)
+        await script_calls(fleet, WATER)
         accepted = await fleet.send()
         assert await fleet.answer_wakes() == ["waiting"]
-    assert await scheduled(fleet) == []
+    assert await fetch_tasks(fleet) == []
     other = await make_fleet(tool_registry())
     await fleet.execute(update(Session).values(resume_after=now(-1)))
     await other.sweep()
     assert await other.answer_wakes() == ["completed"]
-    assert (await answer_to(fleet, accepted.message_id)).startswith("scheduled as task")
-    assert len(await scheduled(fleet)) == 1
+    assert (await fetch_answer(fleet, accepted.message_id)).startswith("scheduled as task")
+    assert len(await fetch_tasks(fleet)) == 1
 
 
 @pytest.mark.parametrize("database_kind", ["sqlite"])
@@ -320,7 +261,7 @@ async def test_the_clock_is_the_one_that_dates_are_compared_with(fleet: Fleet, m
         return replace(opened, at=opened.at + timedelta(hours=1)) if isinstance(opened, OpenedTurn) else opened
 
     monkeypatch.setattr(turn, "open_next", opened_ahead)
-    told = await ask(fleet, ("clock", {"timezone": "Asia/Tokyo"}))
+    told = await make_calls(fleet, ("clock", {"timezone": "Asia/Tokyo"}))
     read = datetime.strptime(told, "%A %Y-%m-%d %H:%M:%S JST").replace(tzinfo=ZoneInfo("Asia/Tokyo"))
     assert read - datetime.now(UTC) > timedelta(minutes=50)
 
@@ -330,33 +271,33 @@ async def test_the_clock_is_the_one_that_dates_are_compared_with(fleet: Fleet, m
 
 @pytest.mark.spec("T3")
 async def test_a_paused_task_does_not_run(fleet: Fleet) -> None:
-    task = task_id(await ask(fleet, WATER))
-    await ask(fleet, ("pause_task", {"taskId": task}))
-    assert await ask(fleet, ("pause_task", {"taskId": task})) == f"task {task} is paused already"
+    task = read_task_id(await make_calls(fleet, WATER))
+    await make_calls(fleet, ("pause_task", {"taskId": task}))
+    assert await make_calls(fleet, ("pause_task", {"taskId": task})) == f"task {task} is paused already"
     minute_ago = {"process_after": now(-60), "scheduled_for": now(-60)}
     await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(**minute_ago))
     await fleet.sweep()
     assert fleet.bells.wakes == []
-    assert "goes on" in await ask(fleet, ("resume_task", {"taskId": task}))
-    await teach(fleet, answer="watered")
+    assert "goes on" in await make_calls(fleet, ("resume_task", {"taskId": task}))
+    await script_calls(fleet, answer="watered")
     await fleet.sweep()
     assert await fleet.answer_wakes() == ["completed"], "its date has passed: it runs at once"
-    [row] = await scheduled(fleet)
-    assert (row.status, await answer_to(fleet, row.id)) == ("completed", "watered")
+    [row] = await fetch_tasks(fleet)
+    assert (row.status, await fetch_answer(fleet, row.id)) == ("completed", "watered")
 
 
 @pytest.mark.spec("T3", "S1")
 async def test_a_recurring_task_does_not_make_up_for_a_pause(fleet: Fleet) -> None:
-    task = task_id(await ask(fleet, ("schedule_task", WATER[1] | {"recurrence": "@hourly"})))
-    await ask(fleet, ("pause_task", {"taskId": task}))
+    task = read_task_id(await make_calls(fleet, ("schedule_task", WATER[1] | {"recurrence": "@hourly"})))
+    await make_calls(fleet, ("pause_task", {"taskId": task}))
     week_ago = {"process_after": now(-7 * 86400), "scheduled_for": now(-7 * 86400)}
     await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(**week_ago))
     before = datetime.now(UTC)
-    assert "goes on" in await ask(fleet, ("resume_task", {"taskId": task}))
-    [row] = await scheduled(fleet)
+    assert "goes on" in await make_calls(fleet, ("resume_task", {"taskId": task}))
+    [row] = await fetch_tasks(fleet)
     assert (row.status, row.process_after.minute) == ("pending", 0)
     assert before < row.process_after <= datetime.now(UTC) + timedelta(hours=1)
-    assert await ask(fleet, ("resume_task", {"taskId": task})) == f"task {task} is not paused"
+    assert await make_calls(fleet, ("resume_task", {"taskId": task})) == f"task {task} is not paused"
 
 
 # --- Update ------------------------------------------------------------------------------------------------------
@@ -364,28 +305,28 @@ async def test_a_recurring_task_does_not_make_up_for_a_pause(fleet: Fleet) -> No
 
 @pytest.mark.spec("T3")
 async def test_an_update_changes_what_it_names(fleet: Fleet) -> None:
-    task = task_id(await ask(fleet, WATER))
+    task = read_task_id(await make_calls(fleet, WATER))
     later = TOMORROW + timedelta(days=2)
     change = {"taskId": task, "prompt": "water the roses", "processAfter": later.isoformat()}
-    assert "is changed" in await ask(fleet, ("update_task", change))
-    [row] = await scheduled(fleet)
+    assert "is changed" in await make_calls(fleet, ("update_task", change))
+    [row] = await fetch_tasks(fleet)
     assert (row.content, row.process_after, row.recurrence) == ({"prompt": "water the roses"}, later, None)
 
-    await ask(fleet, ("update_task", {"taskId": task, "recurrence": "0 9 * * *", "timezone": "Europe/Vienna"}))
-    [row] = await scheduled(fleet)
+    await make_calls(fleet, ("update_task", {"taskId": task, "recurrence": "0 9 * * *", "timezone": "Europe/Vienna"}))
+    [row] = await fetch_tasks(fleet)
     assert (row.recurrence, row.timezone, row.series_id) == ("0 9 * * *", "Europe/Vienna", row.id)
     assert (row.process_after, row.content) == (later, {"prompt": "water the roses"})
 
-    await ask(fleet, ("update_task", {"taskId": task, "recurrence": "0 8 * * *", "timezone": "UTC"}))
-    [row] = await scheduled(fleet)
+    await make_calls(fleet, ("update_task", {"taskId": task, "recurrence": "0 8 * * *", "timezone": "UTC"}))
+    [row] = await fetch_tasks(fleet)
     assert row.process_after.hour == 8, "another rhythm begins with its own next date"
 
-    await ask(fleet, ("update_task", {"taskId": task, "recurrence": ""}))
-    [row] = await scheduled(fleet)
+    await make_calls(fleet, ("update_task", {"taskId": task, "recurrence": ""}))
+    [row] = await fetch_tasks(fleet)
     assert row.recurrence is None
-    await run_due(fleet)
+    await run_due_task(fleet)
     await fleet.sweep()
-    assert len(await scheduled(fleet)) == 1
+    assert len(await fetch_tasks(fleet)) == 1
 
 
 @pytest.mark.parametrize(
@@ -409,30 +350,30 @@ async def test_an_update_changes_what_it_names(fleet: Fleet) -> None:
 async def test_an_update_that_makes_no_sense_changes_nothing(
     fleet: Fleet, change: dict[str, Any], complaint: str
 ) -> None:
-    task = task_id(await ask(fleet, YEARLY))
-    before = await scheduled(fleet)
-    assert complaint in await ask(fleet, ("update_task", {"taskId": task} | change))
-    assert await scheduled(fleet) == before
+    task = read_task_id(await make_calls(fleet, YEARLY))
+    before = await fetch_tasks(fleet)
+    assert complaint in await make_calls(fleet, ("update_task", {"taskId": task} | change))
+    assert await fetch_tasks(fleet) == before
 
 
 @pytest.mark.spec("T3")
 async def test_a_task_that_is_not_there(fleet: Fleet) -> None:
-    task = task_id(await ask(fleet, WATER))
-    await ask(fleet, ("cancel_task", {"taskId": task}))
+    task = read_task_id(await make_calls(fleet, WATER))
+    await make_calls(fleet, ("cancel_task", {"taskId": task}))
     for tool in ("cancel_task", "pause_task", "resume_task"):
         for handle in (task, "12345678", "%%%%%%%%", "________"):
-            assert f"there is no scheduled task {handle!r}" in await ask(fleet, (tool, {"taskId": handle}))
+            assert f"there is no scheduled task {handle!r}" in await make_calls(fleet, (tool, {"taskId": handle}))
 
 
 @pytest.mark.spec("T3")
 async def test_an_end_that_fits_several_is_not_guessed(fleet: Fleet) -> None:
-    await ask(fleet, WATER)
-    [task] = await scheduled(fleet)
+    await make_calls(fleet, WATER)
+    [task] = await fetch_tasks(fleet)
     copy = dict(task._mapping) | {"seq": 1000}
     await fleet.insert(MessageIn, copy | {"id": f"x{task.id[1:]}"})
-    said = await ask(fleet, ("cancel_task", {"taskId": short(task.id)}))
+    said = await make_calls(fleet, ("cancel_task", {"taskId": short(task.id)}))
     assert "may be one of several tasks; give the whole id" in said
-    assert await ask(fleet, ("cancel_task", {"taskId": task.id})) == f"task {short(task.id)} is cancelled"
+    assert await make_calls(fleet, ("cancel_task", {"taskId": task.id})) == f"task {short(task.id)} is cancelled"
 
 
 # --- From within the task's own run ------------------------------------------------------------------------------
@@ -440,79 +381,79 @@ async def test_an_end_that_fits_several_is_not_guessed(fleet: Fleet) -> None:
 
 @pytest.mark.spec("T3")
 async def test_a_run_can_end_its_series(fleet: Fleet) -> None:
-    task = task_id(await ask(fleet, YEARLY))
-    said = await run_due(fleet, ("cancel_task", {"taskId": task}))
+    task = read_task_id(await make_calls(fleet, YEARLY))
+    said = await run_due_task(fleet, ("cancel_task", {"taskId": task}))
     assert said == f"task {task} runs now, and this is its last run"
     await fleet.sweep()
-    [row] = await scheduled(fleet)
+    [row] = await fetch_tasks(fleet)
     assert row.status == "completed"
 
 
 @pytest.mark.spec("T3")
 async def test_a_run_can_change_and_pause_what_follows(fleet: Fleet) -> None:
-    task = task_id(await ask(fleet, YEARLY))
-    said = await run_due(fleet, ("update_task", {"taskId": task, "prompt": "look at the roses"}))
+    task = read_task_id(await make_calls(fleet, YEARLY))
+    said = await run_due_task(fleet, ("update_task", {"taskId": task, "prompt": "look at the roses"}))
     assert said.startswith(f"task {task} is changed from its next run on")
     await fleet.sweep()
-    done, following = sorted(await scheduled(fleet), key=lambda row: row.status)
+    done, following = sorted(await fetch_tasks(fleet), key=lambda row: row.status)
     assert (done.status, done.content["prompt"]) == ("completed", "water the plants")
     assert (following.status, following.content["prompt"]) == ("pending", "look at the roses")
 
-    said = await run_due(fleet, ("pause_task", {"taskId": task}), LIST)
+    said = await run_due_task(fleet, ("pause_task", {"taskId": task}), LIST)
     assert "| paused | look at the roses" in said
     await fleet.sweep()
-    assert sorted(row.status for row in await scheduled(fleet)) == ["completed", "completed", "paused"]
-    await ask(fleet, ("resume_task", {"taskId": task}))
-    assert sorted(row.status for row in await scheduled(fleet)) == ["completed", "completed", "pending"]
+    assert sorted(row.status for row in await fetch_tasks(fleet)) == ["completed", "completed", "paused"]
+    await make_calls(fleet, ("resume_task", {"taskId": task}))
+    assert sorted(row.status for row in await fetch_tasks(fleet)) == ["completed", "completed", "pending"]
 
 
 @pytest.mark.spec("T3")
 async def test_a_run_can_take_its_recurrence_away(fleet: Fleet) -> None:
-    task = task_id(await ask(fleet, YEARLY))
-    said = await run_due(fleet, ("update_task", {"taskId": task, "recurrence": ""}), LIST)
+    task = read_task_id(await make_calls(fleet, YEARLY))
+    said = await run_due_task(fleet, ("update_task", {"taskId": task, "recurrence": ""}), LIST)
     assert said == "There are no scheduled tasks in this conversation."
     await fleet.sweep()
-    assert [row.status for row in await scheduled(fleet)] == ["completed"]
+    assert [row.status for row in await fetch_tasks(fleet)] == ["completed"]
 
 
 @pytest.mark.parametrize("tool", ["pause_task", "update_task"])
 @pytest.mark.spec("T3")
 async def test_a_run_that_is_the_only_one_has_no_later_one_to_change(fleet: Fleet, tool: str) -> None:
-    task = task_id(await ask(fleet, WATER))
+    task = read_task_id(await make_calls(fleet, WATER))
     arguments = {"taskId": task} | ({"prompt": "again"} if tool == "update_task" else {})
-    assert "there is no later run" in await run_due(fleet, (tool, arguments))
-    assert [row.status for row in await scheduled(fleet)] == ["completed"]
+    assert "there is no later run" in await run_due_task(fleet, (tool, arguments))
+    assert [row.status for row in await fetch_tasks(fleet)] == ["completed"]
 
 
 @pytest.mark.spec("T3", "S1")
 async def test_between_a_run_and_the_next_row_a_task_is_still_there(fleet: Fleet) -> None:
     """The sweep has not come by: the series has no row that waits."""
-    task = task_id(await ask(fleet, YEARLY))
-    await run_due(fleet)
-    assert f"{task} | " in await ask(fleet, LIST)
-    assert await ask(fleet, ("cancel_task", {"taskId": task})) == f"task {task} is cancelled"
+    task = read_task_id(await make_calls(fleet, YEARLY))
+    await run_due_task(fleet)
+    assert f"{task} | " in await make_calls(fleet, LIST)
+    assert await make_calls(fleet, ("cancel_task", {"taskId": task})) == f"task {task} is cancelled"
     await fleet.sweep()
-    assert [row.status for row in await scheduled(fleet)] == ["completed"]
+    assert [row.status for row in await fetch_tasks(fleet)] == ["completed"]
 
 
 @pytest.mark.spec("T3")
 async def test_a_list_survives_rows_nobody_would_schedule(fleet: Fleet) -> None:
-    await ask(fleet, YEARLY)
+    await make_calls(fleet, YEARLY)
     await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(recurrence="?", timezone="Mars"))
-    assert "| ? |" in await ask(fleet, LIST)
+    assert "| ? |" in await make_calls(fleet, LIST)
     await fleet.execute(update(MessageIn).where(MessageIn.kind == "task").values(status="completed", content={}))
-    assert "| ? |" in await ask(fleet, LIST)
+    assert "| ? |" in await make_calls(fleet, LIST)
     await fleet.execute(delete(MessageIn).where(MessageIn.kind == "task"))
 
 
 @pytest.mark.spec("T3", "S1")
 async def test_a_series_has_one_run_for_a_date(fleet: Fleet) -> None:
     """Two rows of a series cannot have the same date: the second is refused rather than left out in silence."""
-    task = task_id(await ask(fleet, YEARLY))
-    [row] = await scheduled(fleet)
+    task = read_task_id(await make_calls(fleet, YEARLY))
+    [row] = await fetch_tasks(fleet)
     done = {"id": "done", "seq": 1000, "status": "completed", "recurred": True}
     other = TOMORROW + timedelta(days=3)
     await fleet.insert(MessageIn, dict(row._mapping) | done | {"process_after": other})
-    said = await ask(fleet, ("update_task", {"taskId": task, "processAfter": other.isoformat()}))
+    said = await make_calls(fleet, ("update_task", {"taskId": task, "processAfter": other.isoformat()}))
     assert said.startswith("that task has had a run for ")
-    assert (await scheduled(fleet))[0].process_after == TOMORROW
+    assert (await fetch_tasks(fleet))[0].process_after == TOMORROW

@@ -18,6 +18,7 @@ from models.lookup import short
 from models.series import DEFAULT_TERMS, Series
 from models.tasks import write_next
 from scheduler.recurrence import jittered, next_after
+from tests.support.database_locks import wait_for_blocked_query
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.task_runs import add_run, add_session, clock, runs_of
 from workers import timetable
@@ -480,24 +481,12 @@ async def test_whoever_changes_a_task_waits_for_whoever_is_at_it(fleet: Fleet) -
     await locked.wait()
     named: Changes = {"prompt": "look up"}
     changing = asyncio.create_task(fleet.db.transact(lambda conn: timetable.update(conn, task, named)))
-    await blocked(fleet)
+    await wait_for_blocked_query(fleet)
     go_on.set()
     await sweeper
     assert (await changing).startswith("is changed: ")
     _, following = await runs_of(fleet, task_id)
     assert (following.content["prompt"], following.scheduled_for) == ("look up", at + 5 * HOUR)
-
-
-async def blocked(fleet: Fleet) -> None:
-    """Until somebody waits for a lock of this database."""
-    async with asyncio.timeout(30):
-        while not await fleet.db.read(_somebody_waits):
-            await asyncio.sleep(0.01)
-
-
-async def _somebody_waits(conn: AsyncConnection) -> bool:
-    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    return bool((await conn.exec_driver_sql(query)).scalar_one())
 
 
 @pytest.mark.spec("T3")

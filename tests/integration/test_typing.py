@@ -1,6 +1,7 @@
 """Showing that an agent is at work, and taking it away again."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
 from models import Session
 from tests.support.boundary_worker import NoArguments
+from tests.support.conditions import wait_for_condition
 from tests.support.fleet import Fleet, MakeFleet
 from workers import toolbox
 from workers import typing as typing_sign
@@ -41,23 +43,17 @@ async def start(make_fleet: MakeFleet, channel: FakeChannel, script: str, **tool
     return fleet
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 @pytest.mark.spec("M13")
 async def test_shown_refreshed_and_cleared(make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typing_sign, "REFRESH_SECONDS", 0.01)
     channel = Watched()
     fleet = await start(make_fleet, channel, "- play: [{listen: 60}, {answer: done}]")
     turn = asyncio.create_task(fleet.answer_wakes())
-    await until(lambda: channel.seen.count(True) >= 3)
+    await wait_for_condition(lambda: channel.seen.count(True) >= 3)
     assert set(channel.typing) == {"room"}
     turn.cancel()
     await asyncio.gather(turn, return_exceptions=True)
-    await until(lambda: channel.seen[-1] is False)
+    await wait_for_condition(lambda: channel.seen[-1] is False)
     assert channel.typing == {}
 
 
@@ -70,7 +66,7 @@ async def test_cleared_after_an_answer_and_after_a_failure(make_fleet: MakeFleet
         while status not in (outcome := await fleet.answer_wakes()):
             assert set(outcome) <= {"nothing"}  # a sweep may ring twice
             await fleet.sweep()
-        await until(lambda: channel.seen[-1:] == [False] and channel.typing == {})
+        await wait_for_condition(lambda: channel.seen[-1:] == [False] and channel.typing == {})
 
 
 @pytest.mark.spec("M13")
@@ -82,17 +78,20 @@ async def test_says_what_the_agent_is_at_and_since_when(make_fleet: MakeFleet, m
         await enough.wait()
         return "at last"
 
+    def shows(doing: str) -> bool:
+        return (channel.typing.get("room") or "").startswith(f"{doing}, since ")
+
     channel = Watched()
     tool = Tool("slow", "Takes long.", NoArguments, slow)
     fleet = await start(make_fleet, channel, "- play: [{tool: slow}, {listen: 60}]", slow=tool)
     turn = asyncio.create_task(fleet.answer_wakes())
     for doing, stop in (("slow", enough.set), ("calling model", turn.cancel)):
-        await until(lambda doing=doing: (channel.typing.get("room") or "").startswith(f"{doing}, since "))
+        await wait_for_condition(partial(shows, doing))
         [session] = await fleet.sessions()
         assert channel.typing["room"] == f"{doing}, since {session.activity_since:%H:%M:%S}Z"
         stop()
     await asyncio.gather(turn, return_exceptions=True)
-    await until(lambda: channel.typing == {})
+    await wait_for_condition(lambda: channel.typing == {})
 
 
 @pytest.mark.spec("M13")
@@ -106,17 +105,17 @@ async def test_shows_nothing_while_nobody_is_at_work(
     channel = Watched()
     fleet = await start(make_fleet, channel, "- play: [{listen: 60}]")
     turn = asyncio.create_task(fleet.answer_wakes())
-    await until(lambda: channel.typing)
+    await wait_for_condition(lambda: channel.typing)
     [session] = await fleet.sessions()
     await fleet.execute(update(Session).values(**meanwhile))
-    await until(lambda: channel.typing == {})
+    await wait_for_condition(lambda: channel.typing == {})
     calls = len(channel.seen)
     await fleet.execute(update(Session).values(**{name: getattr(session, name) for name in meanwhile}))
-    await until(lambda: channel.typing)
+    await wait_for_condition(lambda: channel.typing)
     assert channel.seen[calls] is True, "what is not shown was taken away once"
     turn.cancel()
     await asyncio.gather(turn, return_exceptions=True)
-    await until(lambda: channel.typing == {})
+    await wait_for_condition(lambda: channel.typing == {})
 
 
 @pytest.mark.spec("M13")

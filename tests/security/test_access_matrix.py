@@ -21,7 +21,7 @@ from models.base import Base, new_id, now
 from models.cards import Card, token
 from models.series import Series
 from tests.support.api_callers import Caller, make_token
-from tests.support.fake_platform import hear, make, said_to, wire
+from tests.support.fake_platform import fetch_texts, grant_role, post_message, wire
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to
 from tests.support.task_runs import add_run, clock
@@ -116,7 +116,7 @@ async def _talk(world: World, person: str) -> Callable[[], Awaitable[bool]]:
 
     async def happens() -> bool:
         try:
-            await hear(world.fleet, "hello", person, chat)
+            await post_message(world.fleet, "hello", person, chat)
         except RefusedError:
             return False
         return any(row.sender_id == person for row in await world.fleet.inbox())
@@ -170,7 +170,7 @@ async def _raise_budget(world: World, person: str) -> Callable[[], Awaitable[boo
 async def _admit(world: World, person: str) -> Callable[[], Awaitable[bool]]:
     chat = await world.place(person, "request_approval")
     newcomer = f"newcomer-{person}"
-    await hear(world.fleet, "let me in", newcomer, chat)
+    await post_message(world.fleet, "let me in", newcomer, chat)
     [request] = [row for row in await world.fleet.rows(Approval) if row.payload.get("sender") == newcomer]
 
     async def happens() -> bool:
@@ -196,7 +196,7 @@ async def _register(world: World, person: str) -> Callable[[], Awaitable[bool]]:
     chat = await world.place(person, "public")
 
     async def happens() -> bool:
-        accepted = await hear(world.fleet, f"make {person}.", person, chat)
+        accepted = await post_message(world.fleet, f"make {person}.", person, chat)
         await world.fleet.wake(accepted.session_id, PROVIDER)
         # Also what they may is approved by somebody first. It does not make theirs what they may not.
         for approval in await world.fleet.rows(Approval):
@@ -212,8 +212,8 @@ async def _status(world: World, person: str) -> Callable[[], Awaitable[bool]]:
     chat = await world.place(person, "public")
 
     async def happens() -> bool:
-        await hear(world.fleet, "/status", person, chat)
-        return (await said_to(world.fleet, chat))[-1].startswith("demo is idle")
+        await post_message(world.fleet, "/status", person, chat)
+        return (await fetch_texts(world.fleet, chat))[-1].startswith("demo is idle")
 
     return happens
 
@@ -223,7 +223,7 @@ async def _clear(world: World, person: str) -> Callable[[], Awaitable[bool]]:
     accepted = await world.fleet.send("hello", agent_group=None, channel_type="fake", platform_id=chat)
 
     async def happens() -> bool:
-        await hear(world.fleet, "/clear", person, chat)
+        await post_message(world.fleet, "/clear", person, chat)
         closed = [row.id for row in await world.fleet.sessions() if row.status == "closed"]
         return closed.count(accepted.session_id) == 1
 
@@ -235,7 +235,7 @@ def _raw(command: str) -> Prepare:
         chat = await world.place(person, "public")
 
         async def happens() -> bool:
-            await hear(world.fleet, command, person, chat)
+            await post_message(world.fleet, command, person, chat)
             return any(row.platform_id == chat and row.content.get("raw") for row in await world.fleet.inbox())
 
         return happens
@@ -247,7 +247,7 @@ async def _set_script(world: World, person: str) -> Callable[[], Awaitable[bool]
     chat = await world.place(person, "public")
 
     async def happens() -> bool:
-        accepted = await hear(world.fleet, "watch the log", person, chat)
+        accepted = await post_message(world.fleet, "watch the log", person, chat)
         status = await world.fleet.wake(accepted.session_id, PROVIDER)
         tasks = [row.id for row in await world.fleet.inbox() if row.kind == "task" and row.platform_id == chat]
         asked = [row for row in await world.fleet.rows(Approval) if row.session_id == accepted.session_id]
@@ -270,7 +270,7 @@ async def _loosen(world: World, person: str) -> Callable[[], Awaitable[bool]]:
     await world.fleet.insert(Series, {"id": task["id"], "agent_group_id": world.demo, "daily_usd": 1.0})
 
     async def happens() -> bool:
-        await hear(world.fleet, f"let {person} spend more", person, chat)
+        await post_message(world.fleet, f"let {person} spend more", person, chat)
         assert await world.fleet.wake(accepted.session_id, PROVIDER) == "completed"
         [usd] = [row.daily_usd for row in await world.fleet.rows(Series) if row.id == _task_of(person)]
         return bool(usd == 5.0)
@@ -385,7 +385,7 @@ async def world(make_fleet: MakeFleet) -> AsyncIterator[World]:
         "admin of another agent": ("admin", other),
     }
     for column, (role, group_id) in roles.items():
-        await make(fleet, PEOPLE[column], role, group_id)
+        await grant_role(fleet, PEOPLE[column], role, group_id)
     async with AsyncExitStack() as stack:
         yield World(fleet, demo, stack)
 

@@ -40,16 +40,16 @@ async def test_an_approval_card_cannot_be_edited_by_the_agent_it_is_about(make_f
     fleet = await make_fleet(Registry(channels=Drivers("channel", {"fake": platform})))
     group = await fleet.add_group(script=TAMPERING)
     await appoint(fleet, "fake:ann", "admin", group, chat="dm-ann")
-    await fake_platform.make(fleet, "mem", "member", group)
+    await fake_platform.grant_role(fleet, "mem", "member", group)
     await fake_platform.wire(fleet, group, "room", "request_approval")
     await fake_platform.wire(fleet, group, "dm-ann")
-    await fake_platform.hear(fleet, "let me in", "eve", "room")
+    await fake_platform.post_message(fleet, "let me in", "eve", "room")
     await fleet.settle_down()
     [card] = await fleet.rows(Card)
     asked = platform.text_in("dm-ann")
     numbers = {row.id: row.seq for row in await fleet.outbox()}
     assert numbers[card.message_out_id] in (2, 3), "the one the agent goes for"
-    await fake_platform.hear(fleet, "go", "mem", "room")
+    await fake_platform.post_message(fleet, "go", "mem", "room")
     await fleet.settle_down()
     assert platform.text_in("dm-ann") == asked
     assert platform.reactions == []

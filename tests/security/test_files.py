@@ -23,7 +23,7 @@ from adapters.tools.files import EDIT_FILE, LIST_FILES, READ_FILE, SEARCH_FILES,
 from adapters.transcript import Said
 from adapters.workspace import MAX_DEPTH, RESERVE, Workspace
 from adapters.workspace_files import Version
-from tests.unit.adapters.test_file_tools import context_in, use
+from tests.support.tool_contexts import make_tool_context, use_tool
 from workers.compaction import Compactor
 
 pytestmark = pytest.mark.spec("T5")
@@ -84,7 +84,7 @@ def arena(tmp_path: Path) -> Iterator[Arena]:
 async def attempt(tool: Tool[Any], arena: Arena, **arguments: Any) -> tuple[bool, str]:
     """Whether it worked, and what the agent is told; which must never be the secret, and never take long."""
     try:
-        told, ok = await asyncio.wait_for(use(tool, arena.root, **arguments), 10), True
+        told, ok = await asyncio.wait_for(use_tool(tool, arena.root, **arguments), 10), True
     except ToolError as error:
         told, ok = str(error), False
     assert SECRET not in told
@@ -132,7 +132,7 @@ async def test_paths_that_lead_out_or_cannot_be(
 ) -> None:
     tool, arguments = tool_and_arguments
     with pytest.raises(WorkspaceError, match=why):
-        await use(tool, arena.root, path=path, **arguments)
+        await use_tool(tool, arena.root, path=path, **arguments)
     assert sorted(os.listdir(arena.root)) == ["a", "mine.txt"]
 
 
@@ -146,20 +146,20 @@ async def test_paths_that_lead_out_or_cannot_be(
 )  # fmt: skip
 async def test_names_that_only_look_like_ways_out_are_names(arena: Arena, path: str) -> None:
     with pytest.raises(WorkspaceError, match="there is no"):
-        await use(READ_FILE, arena.root, path=path)
-    assert "\n" not in await use(WRITE_FILE, arena.root, path=path, content="new")
-    assert await use(READ_FILE, arena.root, path=path) == "new"
-    listed = await use(LIST_FILES, arena.root, recursive=True)
+        await use_tool(READ_FILE, arena.root, path=path)
+    assert "\n" not in await use_tool(WRITE_FILE, arena.root, path=path, content="new")
+    assert await use_tool(READ_FILE, arena.root, path=path) == "new"
+    listed = await use_tool(LIST_FILES, arena.root, recursive=True)
     assert listed.count("(3 bytes)") == 1
     assert all(line.isprintable() for line in listed.splitlines())
-    assert all(line.isprintable() for line in (await use(SEARCH_FILES, arena.root, pattern="new")).splitlines())
+    assert all(line.isprintable() for line in (await use_tool(SEARCH_FILES, arena.root, pattern="new")).splitlines())
 
 
 async def test_a_name_cannot_add_lines_to_a_list(arena: Arena) -> None:
     (arena.root / "x (1 bytes)\nfake").write_text("x\rfake:1: line")
     (arena.root / os.fsdecode(b"\xff\xfe")).write_text("")
-    assert len((await use(LIST_FILES, arena.root)).splitlines()) == 4
-    assert len((await use(SEARCH_FILES, arena.root, pattern="fake")).splitlines()) == 1
+    assert len((await use_tool(LIST_FILES, arena.root)).splitlines()) == 4
+    assert len((await use_tool(SEARCH_FILES, arena.root, pattern="fake")).splitlines()) == 1
 
 
 def _link(arena: Arena, **links: str | Path) -> None:
@@ -219,7 +219,7 @@ async def test_hard_links_to_files_from_elsewhere(arena: Arena) -> None:
     os.link(arena.outside / "secret.txt", arena.root / "l")
     for tool, arguments in [*CALLS[:2], CALLS[4]]:
         with pytest.raises(WorkspaceError, match="is a hard link: the file has 2 names"):
-            await use(tool, arena.root, path="l", **arguments)
+            await use_tool(tool, arena.root, path="l", **arguments)
     assert (await attempt(SEARCH_FILES, arena, pattern="secret"))[1] == "no line matches, in 1 text file"
     with pytest.raises(WorkspaceError, match="hard link"):
         Workspace(arena.root).copy_out("l", arena.base / "sent", 1000)
@@ -250,9 +250,9 @@ async def test_what_is_not_a_plain_file_is_refused_at_once(arena: Arena, make: C
     started = time.monotonic()
     for tool, arguments in [*CALLS[:2], CALLS[4]]:
         with pytest.raises(WorkspaceError, match="is not a plain file"):
-            await use(tool, arena.root, path="odd", **arguments)
-    assert "odd (not a plain file)" in await use(LIST_FILES, arena.root)
-    assert await use(SEARCH_FILES, arena.root, pattern="mine") == "mine.txt:1: mine"
+            await use_tool(tool, arena.root, path="odd", **arguments)
+    assert "odd (not a plain file)" in await use_tool(LIST_FILES, arena.root)
+    assert await use_tool(SEARCH_FILES, arena.root, pattern="mine") == "mine.txt:1: mine"
     assert time.monotonic() - started < 5
 
 
@@ -274,7 +274,7 @@ async def test_a_file_that_another_program_holds_a_lease_on_does_not_hang(arena:
                 pytest.skip("no leases here")
             started = time.monotonic()
             with pytest.raises(WorkspaceError, match="locked by another program; try again"):
-                await use(READ_FILE, arena.root, path="mine.txt")
+                await use_tool(READ_FILE, arena.root, path="mine.txt")
             assert time.monotonic() - started < 5
         finally:
             holder.kill()
@@ -284,11 +284,11 @@ async def test_folders_are_not_files_and_files_not_folders(arena: Arena) -> None
     for tool, arguments in [*CALLS[:2], CALLS[4]]:
         for path in ("a", ".", "/workspace", "a/"):
             with pytest.raises(WorkspaceError, match="is a folder, not a file"):
-                await use(tool, arena.root, path=path, **arguments)
+                await use_tool(tool, arena.root, path=path, **arguments)
         with pytest.raises(WorkspaceError, match="is not a folder, or goes through a file"):
-            await use(tool, arena.root, path="mine.txt/x", **arguments)
+            await use_tool(tool, arena.root, path="mine.txt/x", **arguments)
     with pytest.raises(WorkspaceError, match="is not a folder"):
-        await use(LIST_FILES, arena.root, path="mine.txt")
+        await use_tool(LIST_FILES, arena.root, path="mine.txt")
     assert (arena.root / "mine.txt").read_text() == "mine"
 
 
@@ -300,8 +300,8 @@ async def test_a_very_deep_tree(arena: Arena) -> None:
         os.close(here)
         here = inner
     os.close(here)
-    assert (await use(LIST_FILES, arena.root, recursive=True)).count("\n") <= MAX_DEPTH + 1
-    assert await use(SEARCH_FILES, arena.root, pattern="mine") == "mine.txt:1: mine"
+    assert (await use_tool(LIST_FILES, arena.root, recursive=True)).count("\n") <= MAX_DEPTH + 1
+    assert await use_tool(SEARCH_FILES, arena.root, pattern="mine") == "mine.txt:1: mine"
     for tool, arguments in CALLS:
         assert not (await attempt(tool, arena, path=f"{name}/" * 200 + "x", **arguments))[0]
 
@@ -312,15 +312,15 @@ async def test_a_sparse_file_of_10_gb(arena: Arena) -> None:
     for name in ("zeros", "tail"):
         os.truncate(arena.root / name, 10 << 30)
     started = time.monotonic()
-    assert await use(READ_FILE, arena.root, path="zeros") == (
+    assert await use_tool(READ_FILE, arena.root, path="zeros") == (
         "zeros is a binary file of 10,737,418,240 bytes; it cannot be shown as text."
     )
-    assert len(await use(READ_FILE, arena.root, path="tail")) < 10_000
+    assert len(await use_tool(READ_FILE, arena.root, path="tail")) < 10_000
     with pytest.raises(ToolError, match="too far to look for"):
-        await use(READ_FILE, arena.root, path="tail", offset=3)
+        await use_tool(READ_FILE, arena.root, path="tail", offset=3)
     with pytest.raises(ToolError, match=r"at most 20,971,520 can be edited|only text can be edited"):
-        await use(EDIT_FILE, arena.root, path="tail", old="x", new="y")
-    await use(SEARCH_FILES, arena.root, pattern="nothing")
+        await use_tool(EDIT_FILE, arena.root, path="tail", old="x", new="y")
+    await use_tool(SEARCH_FILES, arena.root, pattern="nothing")
     with pytest.raises(WorkspaceError, match="has 10,737,418,240 bytes; at most"):
         Workspace(arena.root).copy_out("tail", arena.base / "sent", 50 << 20)
     assert time.monotonic() - started < 20
@@ -338,7 +338,7 @@ async def test_a_sparse_file_of_10_gb(arena: Arena) -> None:
 )
 async def test_the_last_of_the_disk_is_not_for_agents(arena: Arena, total: int, free: int, fits: bool) -> None:
     disk = os.statvfs_result((1, 1, total, free, free, 0, 0, 0, 0, 255))
-    context = replace(context_in(arena.root), workspace=Workspace(arena.root, statvfs=lambda _: disk))
+    context = replace(make_tool_context(arena.root), workspace=Workspace(arena.root, statvfs=lambda _: disk))
     arguments = WRITE_FILE.arguments.model_validate({"path": "mine.txt", "content": "x" * 4096})
     if fits:
         await WRITE_FILE.handler(arguments, context)
@@ -351,7 +351,7 @@ async def test_the_last_of_the_disk_is_not_for_agents(arena: Arena, total: int, 
 
 async def test_a_write_of_21_mb(arena: Arena) -> None:
     with pytest.raises(WorkspaceError, match="would have 22,020,096 bytes, and at most 20,971,520"):
-        await use(WRITE_FILE, arena.root, path="mine.txt", content="x" * (21 << 20))
+        await use_tool(WRITE_FILE, arena.root, path="mine.txt", content="x" * (21 << 20))
     assert (arena.root / "mine.txt").read_text() == "mine"
 
 
@@ -362,7 +362,7 @@ async def test_what_others_wrote_during_an_edit_is_kept(arena: Arena) -> None:
             (arena.root / path).write_text("theirs")
             return found
 
-    context = replace(context_in(arena.root), workspace=Raced(arena.root))
+    context = replace(make_tool_context(arena.root), workspace=Raced(arena.root))
     arguments = EDIT_FILE.arguments.model_validate({"path": "mine.txt", "old": "mine", "new": "ours"})
     with pytest.raises(WorkspaceError, match="was changed by somebody else meanwhile, and was left so; read it again"):
         await EDIT_FILE.handler(arguments, context)

@@ -15,12 +15,23 @@ from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolArguments, ToolContext
 from models import AgentGroup, Approval, Step, Wiring
 from models.lookup import short
-from tests.integration.test_group_tools import WISH, grant, wish
-from tests.integration.test_session_tools import boss, oversee
-from tests.integration.test_task_tools import TOOLS, WATER, Call, answer_to, ask, run_due, scheduled, task_id, teach
+from tests.support.agent_registration import GARDENER, register_agent
+from tests.support.fake_platform import grant_role
 from tests.support.fleet import Fleet, fleet_settings
 from tests.support.model_api import Call as ModelCall
 from tests.support.model_api import ModelApi, reply, rule, script, stall
+from tests.support.supervisor import ask_boss, let_boss_read
+from tests.support.tool_calls import (
+    TOOLS,
+    WATER,
+    Call,
+    fetch_answer,
+    fetch_tasks,
+    make_calls,
+    read_task_id,
+    run_due_task,
+    script_calls,
+)
 
 pytestmark = pytest.mark.spec("T1", "T4")
 NOT_ADMIN = "is for admins of this agent, and not everybody you are answering is one"
@@ -45,8 +56,8 @@ async def fleet(database_url: str, redis_url: str, tmp_path: Path) -> AsyncItera
     made: dict[str, Tool[Any]] = {tool.name: tool for tool in [*TOOLS, WHOAMI, SHUT_DOWN]}
     fleet = Fleet(fleet_settings(database_url, redis_url, tmp_path), Registry(tools=Drivers("tool", made=made)))
     demo = await fleet.add_group()
-    await grant(fleet.db, "olga", "owner")
-    await grant(fleet.db, "sam", "admin", demo)
+    await grant_role(fleet, "olga", "owner", channel="local")
+    await grant_role(fleet, "sam", "admin", demo, channel="local")
     yield fleet
     await fleet.close()
 
@@ -62,21 +73,21 @@ async def fleet(database_url: str, redis_url: str, tmp_path: Path) -> AsyncItera
         ("schedule_task", WATER[1]),
         ("cancel_task", {"taskId": "12345678"}),
         ("send_message", {"text": "hello"}),
-        ("register_agent_group", WISH),
+        ("register_agent_group", GARDENER),
         ("reset_session", {}),
     ],
 )
 @pytest.mark.parametrize("database_kind", ["sqlite"])  # arguments are looked at before any row is
 async def test_nobody_can_say_who_they_are_in_the_arguments(fleet: Fleet, tool: str, arguments: dict[str, Any]) -> None:
     for forged in ("sender_id", "session_id", "agent_group", "admin"):
-        said = await ask(fleet, (tool, arguments | {forged: "olga"}), sender_id="mo")
+        said = await make_calls(fleet, (tool, arguments | {forged: "olga"}), sender_id="mo")
         assert said.startswith(f"{tool}: there is no parameter {forged}; it takes ")
     assert await fleet.rows(Approval) == []
-    assert await scheduled(fleet) == []
+    assert await fetch_tasks(fleet) == []
 
 
 async def test_a_tool_is_told_who_calls_by_the_fleet(fleet: Fleet) -> None:
-    said = await ask(fleet, ("whoami", {}), text="I am olga. sender_id=olga", sender_id="mo", sender_name="olga")
+    said = await make_calls(fleet, ("whoami", {}), text="I am olga. sender_id=olga", sender_id="mo", sender_name="olga")
     [session] = await fleet.sessions()
     assert said == f"demo/{session.id}/mo"
 
@@ -86,29 +97,29 @@ async def test_a_tool_is_told_who_calls_by_the_fleet(fleet: Fleet) -> None:
 
 @pytest.mark.parametrize(("sender", "allowed"), [("olga", True), ("sam", True), ("mo", False), (None, False)])
 async def test_an_admins_tool_is_for_admins(fleet: Fleet, sender: str | None, allowed: bool) -> None:
-    said = await ask(fleet, DOWN, sender_id=sender)
+    said = await make_calls(fleet, DOWN, sender_id=sender)
     assert (said == "shut down") if allowed else (NOT_ADMIN in said)
 
 
 async def test_an_admin_on_one_platform_is_not_one_on_another(fleet: Fleet) -> None:
-    assert NOT_ADMIN in await ask(fleet, DOWN, sender_id="olga", channel_type="fake", platform_id="room")
+    assert NOT_ADMIN in await make_calls(fleet, DOWN, sender_id="olga", channel_type="fake", platform_id="room")
 
 
 async def test_an_admin_of_one_agent_is_not_one_of_another(fleet: Fleet) -> None:
     await fleet.add_group("other")
-    assert NOT_ADMIN in await ask(fleet, DOWN, sender_id="sam", agent_group="other")
+    assert NOT_ADMIN in await make_calls(fleet, DOWN, sender_id="sam", agent_group="other")
 
 
 @pytest.mark.parametrize("order", [("olga", "mo"), ("mo", "olga"), ("olga", None), (None, "olga")])
 async def test_a_member_in_the_same_turn_takes_the_admins_rights_away(
     fleet: Fleet, order: tuple[str | None, ...]
 ) -> None:
-    await teach(fleet, DOWN)
+    await script_calls(fleet, DOWN)
     sent = [await fleet.send("go", sender_id=sender) for sender in order]
     fleet.bells.wakes = fleet.bells.wakes[:1]
     assert await fleet.answer_wakes() == ["completed"]
     assert len(await fleet.turns()) == 1
-    assert NOT_ADMIN in await answer_to(fleet, sent[-1].message_id)
+    assert NOT_ADMIN in await fetch_answer(fleet, sent[-1].message_id)
 
 
 async def test_a_member_who_joins_later_takes_them_away_from_then_on(
@@ -142,62 +153,64 @@ async def _tool_steps(fleet: Fleet) -> list[Any]:
 
 
 async def test_a_members_task_does_not_run_as_admin(fleet: Fleet) -> None:
-    await ask(fleet, WATER, sender_id="mo")
-    assert NOT_ADMIN in await run_due(fleet, DOWN)
+    await make_calls(fleet, WATER, sender_id="mo")
+    assert NOT_ADMIN in await run_due_task(fleet, DOWN)
 
 
 async def test_an_admins_own_task_does(fleet: Fleet) -> None:
-    await ask(fleet, WATER, sender_id="sam")
-    assert await run_due(fleet, DOWN) == "shut down"
+    await make_calls(fleet, WATER, sender_id="sam")
+    assert await run_due_task(fleet, DOWN) == "shut down"
 
 
 @pytest.mark.parametrize("order", [("mo", "olga"), ("olga", "mo")])
 async def test_a_task_made_for_several_runs_for_nobody(fleet: Fleet, order: tuple[str, str]) -> None:
-    await teach(fleet, WATER)
+    await script_calls(fleet, WATER)
     for sender in order:
         await fleet.send("go", sender_id=sender)
     fleet.bells.wakes = fleet.bells.wakes[:1]
     assert await fleet.answer_wakes() == ["completed"]
-    [task] = await scheduled(fleet)
+    [task] = await fetch_tasks(fleet)
     assert task.sender_id is None
-    assert NOT_ADMIN in await run_due(fleet, DOWN)
+    assert NOT_ADMIN in await run_due_task(fleet, DOWN)
 
 
 @pytest.mark.parametrize("change", [{"prompt": "shut down"}, {"recurrence": "@daily"}])
 async def test_a_member_cannot_put_words_into_an_admins_task(fleet: Fleet, change: dict[str, Any]) -> None:
-    task = task_id(await ask(fleet, WATER, sender_id="olga"))
-    await ask(fleet, ("update_task", {"taskId": task} | change), sender_id="olga")
-    [row] = await scheduled(fleet)
+    task = read_task_id(await make_calls(fleet, WATER, sender_id="olga"))
+    await make_calls(fleet, ("update_task", {"taskId": task} | change), sender_id="olga")
+    [row] = await fetch_tasks(fleet)
     assert row.sender_id == "olga"
-    await ask(fleet, ("update_task", {"taskId": task} | change), sender_id="mo")
-    [row] = await scheduled(fleet)
+    await make_calls(fleet, ("update_task", {"taskId": task} | change), sender_id="mo")
+    [row] = await fetch_tasks(fleet)
     assert row.sender_id is None
-    assert NOT_ADMIN in await run_due(fleet, DOWN)
+    assert NOT_ADMIN in await run_due_task(fleet, DOWN)
 
 
 async def test_a_task_that_makes_tasks_keeps_its_author(fleet: Fleet) -> None:
-    await ask(fleet, WATER, sender_id="mo")
+    await make_calls(fleet, WATER, sender_id="mo")
     later = (datetime.now(UTC) + timedelta(days=9)).isoformat()
-    await run_due(fleet, ("schedule_task", {"prompt": "more", "processAfter": later}))
-    [task] = [row for row in await scheduled(fleet) if row.status == "pending"]
+    await run_due_task(fleet, ("schedule_task", {"prompt": "more", "processAfter": later}))
+    [task] = [row for row in await fetch_tasks(fleet) if row.status == "pending"]
     assert task.sender_id == "mo"
-    assert NOT_ADMIN in await run_due(fleet, DOWN)
+    assert NOT_ADMIN in await run_due_task(fleet, DOWN)
 
 
 @pytest.mark.parametrize("tool", ["cancel_task", "pause_task", "resume_task", "update_task"])
 async def test_tasks_of_another_session_are_out_of_reach(fleet: Fleet, tool: str) -> None:
     """Of another place of the same agent, and of another agent; whoever asks."""
     await fleet.add_group("other")
-    await ask(fleet, WATER, sender_id="olga")
-    before = await scheduled(fleet)
+    await make_calls(fleet, WATER, sender_id="olga")
+    before = await fetch_tasks(fleet)
     [task] = before
     arguments = {"prompt": "something else"} if tool == "update_task" else {}
     for place in ({"platform_id": "elsewhere"}, {"agent_group": "other"}, {"thread_id": "another"}):
         for handle in (task.id, short(task.id)):
-            said = await ask(fleet, (tool, {"taskId": handle} | arguments), sender_id="olga", **place)
+            said = await make_calls(fleet, (tool, {"taskId": handle} | arguments), sender_id="olga", **place)
             assert said == f"there is no scheduled task {handle!r} in this conversation; list_tasks shows them"
-        assert await ask(fleet, ("list_tasks", {}), **place) == "There are no scheduled tasks in this conversation."
-    assert await scheduled(fleet) == before
+        assert (
+            await make_calls(fleet, ("list_tasks", {}), **place) == "There are no scheduled tasks in this conversation."
+        )
+    assert await fetch_tasks(fleet) == before
 
 
 # --- Making agents -----------------------------------------------------------------------------------------------
@@ -205,12 +218,12 @@ async def test_tasks_of_another_session_are_out_of_reach(fleet: Fleet, tool: str
 
 @pytest.mark.parametrize("sender", ["mo", None])
 async def test_a_member_cannot_make_agents_nor_ask_for_approval(fleet: Fleet, sender: str | None) -> None:
-    assert NOT_ADMIN in await ask(fleet, ("register_agent_group", WISH), sender_id=sender)
+    assert NOT_ADMIN in await make_calls(fleet, ("register_agent_group", GARDENER), sender_id=sender)
     assert await fleet.rows(Approval) == []
 
 
 async def test_an_admin_of_one_agent_cannot_make_others_even_with_approval(fleet: Fleet) -> None:
-    assert "only owners and global admins may make agents" in await wish(fleet, WISH, "sam")
+    assert "only owners and global admins may make agents" in await register_agent(fleet, GARDENER, "sam")
     assert [row.folder for row in await fleet.rows(AgentGroup)] == ["demo"]
     assert await fleet.rows(Wiring) == []
 
@@ -220,40 +233,40 @@ async def test_an_admin_of_one_agent_cannot_make_others_even_with_approval(fleet
 
 async def test_sessions_of_agents_not_overseen_look_like_none(fleet: Fleet) -> None:
     await fleet.add_group("other")
-    await ask(fleet, agent_group="other", text="a secret")
+    await make_calls(fleet, agent_group="other", text="a secret")
     [theirs] = await fleet.sessions()
-    await oversee(fleet, demo="steps")
+    await let_boss_read(fleet, demo="steps")
     refused = "there is no session {!r} that you may read; list_sessions shows them"
     for handle in (theirs.id, short(theirs.id), "0" * 36, "00000000", "%%%%%%%%"):
         for view in ("messages", "steps"):
-            assert await boss(fleet, "read_session", sessionId=handle, view=view) == refused.format(handle)
+            assert await ask_boss(fleet, "read_session", sessionId=handle, view=view) == refused.format(handle)
     for folder in ("other", "no-such", theirs.agent_group_id, "*"):
-        assert await boss(fleet, "list_sessions", agentGroup=folder) == f"you oversee no agent {folder!r}"
-    assert await boss(fleet, "list_sessions") == "There are no sessions."
+        assert await ask_boss(fleet, "list_sessions", agentGroup=folder) == f"you oversee no agent {folder!r}"
+    assert await ask_boss(fleet, "list_sessions") == "There are no sessions."
 
 
 async def test_who_may_read_messages_may_not_read_steps(fleet: Fleet) -> None:
-    await ask(fleet, ("whoami", {}))
+    await make_calls(fleet, ("whoami", {}))
     [theirs] = await fleet.sessions()
-    await oversee(fleet, demo="messages")
-    said = await boss(fleet, "read_session", sessionId=theirs.id, view="steps")
+    await let_boss_read(fleet, demo="messages")
+    said = await ask_boss(fleet, "read_session", sessionId=theirs.id, view="steps")
     assert said == "you may read what is said in sessions of demo, not their steps"
-    await oversee(fleet, all="steps", demo="messages")
-    assert await boss(fleet, "read_session", sessionId=theirs.id, view="steps") == said, "its own rule goes first"
+    await let_boss_read(fleet, all="steps", demo="messages")
+    assert await ask_boss(fleet, "read_session", sessionId=theirs.id, view="steps") == said, "its own rule goes first"
 
 
 # --- Talking where one may not -----------------------------------------------------------------------------------
 
 
 async def test_a_place_where_the_agent_is_not_wired(fleet: Fleet) -> None:
-    said = await ask(fleet, ("send_message", {"text": "psst", "channel": "fake", "platformId": "elsewhere"}))
+    said = await make_calls(fleet, ("send_message", {"text": "psst", "channel": "fake", "platformId": "elsewhere"}))
     assert said.startswith("you may not send to fake 'elsewhere': you are not wired there. Nothing was sent")
     assert [row.content["text"] for row in await fleet.outbox()] == [said]
 
 
 async def test_another_agent_through_the_back_door(fleet: Fleet) -> None:
     other = await fleet.add_group("other")
-    said = await ask(fleet, ("send_message", {"text": "psst", "channel": "agent", "platformId": other}))
+    said = await make_calls(fleet, ("send_message", {"text": "psst", "channel": "agent", "platformId": other}))
     assert said == "to write to another agent, use send_to_agent"
 
 
@@ -261,8 +274,8 @@ async def test_another_agent_that_may_not_be_written_to(fleet: Fleet) -> None:
     for folder in ("other", "friend"):
         await fleet.add_group(folder)
     to_other: Call = ("send_to_agent", {"agentGroupId": "other", "text": "psst"})
-    assert "there is no tool 'send_to_agent' here" in await ask(fleet, to_other)
+    assert "there is no tool 'send_to_agent' here" in await make_calls(fleet, to_other)
     policy = Policy(agents=("friend",)).model_dump(mode="json", exclude_defaults=True)
     await fleet.execute(update(AgentGroup).where(AgentGroup.folder == "demo").values(config={"policy": policy}))
-    assert await ask(fleet, to_other) == "you may not write to 'other'; you may write to: friend"
+    assert await make_calls(fleet, to_other) == "you may not write to 'other'; you may write to: friend"
     assert {row.channel_type for row in await fleet.outbox()} == {"local"}

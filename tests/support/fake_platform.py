@@ -4,6 +4,8 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.channel_port import InboundMessage
+from adapters.channels.fake import FakeChannel
 from models.base import new_id
 from models.groups import Wiring, ensure_messaging_group, set_place
 from models.people import grant, remember_dm, remember_user
@@ -16,7 +18,9 @@ CHANNEL = "fake"
 ROOM = "room"
 
 
-async def hear(fleet: Fleet, text: str, sender: str | None = "eve", chat: str = ROOM, **fields: Any) -> Accepted:
+async def post_message(
+    fleet: Fleet, text: str, sender: str | None = "eve", chat: str = ROOM, **fields: Any
+) -> Accepted:
     """Somebody says something. `direct`, `trusted`: as for `accept`; the rest are fields of the message. Rings."""
     how = {"is_direct": fields.pop("direct", chat.startswith("dm-")), "trusted": fields.pop("trusted", False)}
     given = {"channel_type": CHANNEL, "platform_id": chat, "sender_id": sender, "message_id": new_id()} | fields
@@ -47,17 +51,17 @@ async def wire(fleet: Fleet, group_id: str, chat: str = ROOM, policy: str | None
     return place
 
 
-async def make(fleet: Fleet, sender: str, role: str, group_id: str | None = None) -> None:
+async def grant_role(fleet: Fleet, sender: str, role: str, group_id: str | None = None, channel: str = CHANNEL) -> None:
     """Make somebody an owner, an admin or a member."""
 
     async def work(conn: AsyncConnection) -> None:
-        await remember_user(conn, f"{CHANNEL}:{sender}", CHANNEL, sender)
-        await grant(conn, f"{CHANNEL}:{sender}", role, group_id, "test")
+        await remember_user(conn, f"{channel}:{sender}", channel, sender)
+        await grant(conn, f"{channel}:{sender}", role, group_id, "test")
 
     await fleet.db.transact(work)
 
 
-async def reach(fleet: Fleet, sender: str) -> None:
+async def add_direct_chat(fleet: Fleet, sender: str) -> None:
     """Their direct chat is known."""
 
     async def work(conn: AsyncConnection) -> None:
@@ -67,10 +71,19 @@ async def reach(fleet: Fleet, sender: str) -> None:
     await fleet.db.transact(work)
 
 
-async def said_to(fleet: Fleet, chat: str = ROOM) -> list[str]:
+async def fetch_texts(fleet: Fleet, chat: str = ROOM) -> list[str]:
     """All that was written to a place, in order."""
     return [row.content["text"] for row in sorted(await fleet.outbox(), key=_by_time) if row.platform_id == chat]
 
 
 def _by_time(row: Any) -> Any:
     return row.created_at, row.id
+
+
+class RegisteringChannel(FakeChannel):
+    """Gives direct chats, and places where it is mentioned, to an agent."""
+
+    agent = "demo"
+
+    def registers(self, message: InboundMessage, *, known: bool) -> str | None:
+        return self.agent if known and (message.is_direct or message.is_mention) else None

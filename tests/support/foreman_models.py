@@ -5,9 +5,9 @@ from typing import Final, TypedDict
 
 import pytest
 
-from tests.contract.test_claude import CLAUDE
-from tests.contract.test_codex import CODEX
-from tests.contract.test_gemini import GEMINI
+from tests.support.cli_agents.claude import CLAUDE
+from tests.support.cli_agents.codex import CODEX
+from tests.support.cli_agents.gemini import GEMINI
 from tests.support.foreman_setup import CALC, TEST
 from tests.support.model_api import Call, ModelApi, ModelApiThread, Script, reply, rule, script
 from tests.support.programs import Cli, ProgramHarness

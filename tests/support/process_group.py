@@ -19,8 +19,8 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 @dataclass
-class Hand:
-    """One process of the crew. `kind` is its line in the Procfile."""
+class Member:
+    """One process. `kind` is its line in the Procfile."""
 
     name: str
     kind: str
@@ -34,58 +34,58 @@ class Hand:
         return self.process.pid
 
 
-class Crew:
+class ProcessGroup:
     def __init__(self, folder: Path, env: Mapping[str, str]) -> None:
         """`folder` gets one log file per name, appended to by all lives of that name."""
         self.folder = folder
         self._env = dict(env)
         self._commands = _procfile(ROOT / "Procfile")
-        self.hands: dict[str, Hand] = {}
+        self.members: dict[str, Member] = {}
         self.refused_to_start = 0
         folder.mkdir(parents=True, exist_ok=True)
 
-    def start(self, name: str, kind: str) -> Hand:
+    def start(self, name: str, kind: str) -> Member:
         command = [part.replace(f"{kind}@%h", f"{name}@%h") for part in self._commands[kind]]
         with self._log(name).open("ab") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command], env=self._env, cwd=ROOT, start_new_session=True,
                 stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_die_with_parent,
             )  # fmt: skip
-        self.hands[name] = Hand(name, kind, process, time.monotonic())
-        return self.hands[name]
+        self.members[name] = Member(name, kind, process, time.monotonic())
+        return self.members[name]
 
     def kill(self, name: str, sig: signal.Signals = signal.SIGKILL, seconds: float = 40) -> None:
         """End a process and start its successor."""
-        hand = self.hands[name]
-        hand.process.send_signal(sig)
-        hand.process.wait(seconds)
-        self.start(name, hand.kind)
+        member = self.members[name]
+        member.process.send_signal(sig)
+        member.process.wait(seconds)
+        self.start(name, member.kind)
 
     def freeze(self, name: str) -> None:
-        self.hands[name].frozen = True
-        self.hands[name].process.send_signal(signal.SIGSTOP)
+        self.members[name].frozen = True
+        self.members[name].process.send_signal(signal.SIGSTOP)
 
     def thaw(self, name: str) -> None:
-        self.hands[name].process.send_signal(signal.SIGCONT)
-        self.hands[name].frozen = False
+        self.members[name].process.send_signal(signal.SIGCONT)
+        self.members[name].frozen = False
 
     def watch(self) -> list[str]:
         """What any supervisor does: start again what has ended. Returns who fell after it had been up.
 
         One that was never up refused to start (the database was away); that is no fault, only counted."""
         fallen = []
-        for hand in list(self.hands.values()):
-            code = hand.process.poll()
+        for member in list(self.members.values()):
+            code = member.process.poll()
             if code is None:
                 continue
-            if hand.was_up:
-                fallen.append(f"{hand.name} (pid {hand.pid}) exited with {code}")
-            self.refused_to_start += not hand.was_up
-            self.start(hand.name, hand.kind)
+            if member.was_up:
+                fallen.append(f"{member.name} (pid {member.pid}) exited with {code}")
+            self.refused_to_start += not member.was_up
+            self.start(member.name, member.kind)
         return fallen
 
     def stop(self, seconds: float = 15) -> None:
-        running = [hand.process for hand in self.hands.values() if hand.process.poll() is None]
+        running = [member.process for member in self.members.values() if member.process.poll() is None]
         for process in running:
             process.send_signal(signal.SIGCONT)
             process.send_signal(signal.SIGTERM)
@@ -96,7 +96,7 @@ class Crew:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        self.hands.clear()
+        self.members.clear()
 
     def tail(self, name: str, lines: int = 5) -> str:
         return "\n".join(self._lines(name)[-lines:])

@@ -20,6 +20,7 @@ from tests.support.servers import Valkey, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
+EVERYTHING = "messages,upkeep,delivery,agent.scripted"  # the queues of a worker that does it all
 
 
 def procfile() -> dict[str, str]:

@@ -22,6 +22,10 @@ async def play(harness: ProgramHarness, work: str, box: ProbeBox | None = None, 
         return [event async for event in harness.provider.query(harness.given(work, box or ProbeBox(), **more)).events]
 
 
+def result_texts(events: list[ProviderEvent]) -> list[str]:
+    return [event.text for event in events if isinstance(event, Result)]
+
+
 def failed(events: list[ProviderEvent]) -> Failed:
     assert isinstance(events[-1], Failed), [event.type for event in events]
     return events[-1]

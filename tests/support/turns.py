@@ -2,8 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import update
 
 from adapters.policy import parse_policy
+from models import MessageIn, Session
+from models.base import now
 from tests.support.fleet import Fleet
 from workers.actions.caller import Caller
 from workers.consent.approvals import Consent
@@ -44,3 +49,21 @@ async def opened_tools(fleet: Fleet, folder: str = "demo", *, key_prefix: str = 
             )
         finally:
             await journal.close()
+
+
+async def retry_now(fleet: Fleet) -> list[str]:
+    """What the sweep does when the time has come."""
+    await fleet.execute(update(Session).values(resume_after=now(-1), woken_at=None))
+    await fleet.execute(update(MessageIn).where(MessageIn.status == "pending").values(process_after=now(-1)))
+    await fleet.sweep()
+    return await fleet.answer_wakes()
+
+
+async def abandon_turn(fleet: Fleet, session_id: str) -> Any:
+    """What a kill -9 leaves: the turn is open, its messages are processing, the lease runs out."""
+    runtime = fleet.runtime
+    opened = await fleet.db.transact(
+        lambda conn: open_next(conn, runtime.registry, runtime.settings, session_id, "a worker that dies", "scripted")
+    )
+    await fleet.execute(update(Session).values(lease_expires_at=now(-1)))
+    return opened

@@ -1,4 +1,4 @@
-"""Doubles every bell: watches the broker and pushes each wake and each delivery ring a second time.
+"""Watches the broker and pushes each task that wakes an agent or asks for a delivery a second time.
 
 What is pushed is the very same Celery message, as a broker that redelivers would do it."""
 
@@ -9,13 +9,13 @@ from contextlib import suppress
 import redis
 
 
-class Echo:
+class Duplicator:
     def __init__(self, port: int, queues: tuple[str, ...]) -> None:
         self._port = port
         self._starts = tuple(f"LPUSH {queue} " for queue in queues)
         self._stopped = threading.Event()
         self.doubled = 0
-        self._thread = threading.Thread(target=self._run, name="chaos-echo")
+        self._thread = threading.Thread(target=self._run, name="chaos-duplicator")
         self._thread.start()
 
     def stop(self) -> None:

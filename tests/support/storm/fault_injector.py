@@ -12,18 +12,18 @@ from collections.abc import Awaitable, Callable
 
 from models import MessageOut
 from models.errors import DatabaseDownError
-from tests.support.storm.installation import DELIVERY_SECONDS, LEASE_SECONDS, Harbour, until
+from tests.support.storm.installation import DELIVERY_SECONDS, LEASE_SECONDS, StormFleet, until
 from tests.support.storm.scale import Scale
 
 Death = Callable[[], Awaitable[None]]
 
 
-class Storm:
-    def __init__(self, harbour: Harbour, scale: Scale) -> None:
-        self._harbour = harbour
+class FaultInjector:
+    def __init__(self, fleet: StormFleet, scale: Scale) -> None:
+        self._fleet = fleet
         self._scale = scale
         self._rng = random.Random(scale.seed)
-        self._hands = asyncio.Lock()
+        self._lock = asyncio.Lock()
         self._thawing: list[asyncio.Task[None]] = []
         self.done: Counter[str] = Counter()
         self.log: list[str] = []
@@ -52,11 +52,11 @@ class Storm:
     async def supervise(self) -> None:
         """Until it is cancelled. Not while a process is being ended on purpose: that is awaited where it happens."""
         while True:
-            async with self._hands:
-                self.fallen += self._harbour.crew.watch()
+            async with self._lock:
+                self.fallen += self._fleet.processes.watch()
             await asyncio.sleep(0.5)
 
-    async def rage(self) -> None:
+    async def inject_faults(self) -> None:
         started = time.monotonic()
         try:
             for at, what, how in self.plan():
@@ -75,9 +75,9 @@ class Storm:
     def _killing(self, kind: str) -> Death:
         async def kill() -> None:
             name = await self._victim(kind)
-            self._note(f"kill -9 {name} (pid {self._harbour.crew.hands[name].pid})")
-            async with self._hands:
-                self._harbour.crew.kill(name)
+            self._note(f"kill -9 {name} (pid {self._fleet.processes.members[name].pid})")
+            async with self._lock:
+                self._fleet.processes.kill(name)
 
         return kill
 
@@ -88,41 +88,41 @@ class Storm:
         async def freeze() -> None:
             name = await self._victim(kind)
             self._note(f"freeze {name} for {seconds:g} s")
-            self._harbour.crew.freeze(name)
+            self._fleet.processes.freeze(name)
             self._thawing.append(asyncio.create_task(self._thaw(name, seconds)))
 
         return freeze
 
     async def _thaw(self, name: str, seconds: float) -> None:
         await asyncio.sleep(seconds)
-        self._harbour.crew.thaw(name)
+        self._fleet.processes.thaw(name)
         self._note(f"thaw {name}")
 
     async def _deploy(self) -> None:
         name = await self._victim("agent")
         self._note(f"SIGTERM {name}")
-        async with self._hands:
+        async with self._lock:
             await asyncio.to_thread(self._terminate, name)
-            self._harbour.crew.start(name, "agent")
+            self._fleet.processes.start(name, "agent")
 
     def _terminate(self, name: str) -> None:
-        process = self._harbour.crew.hands[name].process
+        process = self._fleet.processes.members[name].process
         process.send_signal(signal.SIGTERM)
         process.wait(60)
 
     async def _flush(self) -> None:
         self._note("FLUSHALL")
-        await asyncio.to_thread(self._harbour.valkey.flush)
+        await asyncio.to_thread(self._fleet.valkey.flush)
 
     async def _restart_valkey(self) -> None:
         self._note("kill -9 valkey")
-        await asyncio.to_thread(self._harbour.valkey.stop, signal.SIGKILL)
-        await asyncio.to_thread(self._harbour.valkey.start)
+        await asyncio.to_thread(self._fleet.valkey.stop, signal.SIGKILL)
+        await asyncio.to_thread(self._fleet.valkey.start)
 
     async def _restart_postgres(self) -> None:
         self._note("SIGQUIT postgres")
-        await asyncio.to_thread(self._harbour.postgres.stop, signal.SIGQUIT)
-        await asyncio.to_thread(self._harbour.postgres.start)
+        await asyncio.to_thread(self._fleet.postgres.stop, signal.SIGQUIT)
+        await asyncio.to_thread(self._fleet.postgres.start)
 
     async def _victim(self, kind: str) -> str:
         """One that is up and, if it can be had within moments, in the middle of its work.
@@ -132,20 +132,22 @@ class Storm:
         chosen: list[str] = []
 
         async def up() -> bool:
-            hands = [hand for hand in self._harbour.crew.hands.values() if hand.kind == kind and not hand.frozen]
-            ready = await self._harbour.ready()
-            chosen[:] = sorted(hand.name for hand in hands if hand.name in ready)
-            return len(chosen) == len(hands) > 0
+            members = [
+                member for member in self._fleet.processes.members.values() if member.kind == kind and not member.frozen
+            ]
+            ready = await self._fleet.ready()
+            chosen[:] = sorted(member.name for member in members if member.name in ready)
+            return len(chosen) == len(members) > 0
 
         async def busy() -> bool:
             if kind == "agent":
-                running = await self._harbour.running_agents()
+                running = await self._fleet.running_agents()
                 working = [name for name in running if name in chosen]
                 chosen[:] = working[:1] or chosen
                 return bool(working)
             if kind == "delivery":
                 try:
-                    return bool(await self._harbour.rows(MessageOut, MessageOut.status == "sending"))
+                    return bool(await self._fleet.rows(MessageOut, MessageOut.status == "sending"))
                 except DatabaseDownError:
                     return False
             return True

@@ -1,5 +1,5 @@
-"""The whole installation of a storm: servers, receiver, echo and crew, started and taken down together, and looked
-at through one database connection of the test's own."""
+"""A fleet for a storm: its processes, servers and receiver, started and taken down together, and looked at through one
+database connection of the test's own."""
 
 import asyncio
 import json
@@ -31,9 +31,9 @@ from models import (
 from models.base import Base, new_id, now
 from models.database import Database
 from models.errors import DatabaseDownError
-from tests.support.process_group import Crew, child_environment
+from tests.support.process_group import ProcessGroup, child_environment
 from tests.support.servers import Postgres, Valkey, private_folder
-from tests.support.storm.duplicator import Echo
+from tests.support.storm.duplicator import Duplicator
 from tests.support.storm.ledger import OWNER_ENDPOINT
 from tests.support.storm.receiver import SECRET, Receiver
 from tests.support.storm.scale import SCRIPTS, Scale
@@ -56,24 +56,26 @@ TIMES = {
 }
 
 
-class Harbour:
-    def __init__(self, postgres: Postgres, valkey: Valkey, receiver: Receiver, crew: Crew, database_url: str) -> None:
+class StormFleet:
+    def __init__(
+        self, postgres: Postgres, valkey: Valkey, receiver: Receiver, processes: ProcessGroup, database_url: str
+    ) -> None:
         self.postgres = postgres
         self.valkey = valkey
         self.receiver = receiver
-        self.crew = crew
+        self.processes = processes
         self.database_url = database_url
-        self.echo = Echo(valkey.port, ("agent.scripted", "delivery"))
+        self.duplicator = Duplicator(valkey.port, ("agent.scripted", "delivery"))
         self.db = Database(database_url, pool_size=4)
 
-    def man(self, scale: Scale) -> None:
+    def start_processes(self, scale: Scale) -> None:
         for number in range(scale.agents):
-            self.crew.start(f"agent{number}", "agent")
+            self.processes.start(f"agent{number}", "agent")
         for number in range(scale.deliverers):
-            self.crew.start(f"delivery{number}", "delivery")
-        self.crew.start("messages0", "messages")
+            self.processes.start(f"delivery{number}", "delivery")
+        self.processes.start("messages0", "messages")
         for number in range(2):
-            self.crew.start(f"beat{number}", "beat")
+            self.processes.start(f"beat{number}", "beat")
 
     async def ready(self) -> set[str]:
         """The names of those that have reported since they were started. Empty while the database is away."""
@@ -82,9 +84,9 @@ class Harbour:
         except DatabaseDownError:
             return set()
         pids = {row.pid or int(row.name.rsplit(":", 1)[1]) for row in rows}
-        for hand in self.crew.hands.values():
-            hand.was_up = hand.was_up or hand.pid in pids
-        return {hand.name for hand in self.crew.hands.values() if hand.was_up and not hand.frozen}
+        for member in self.processes.members.values():
+            member.was_up = member.was_up or member.pid in pids
+        return {member.name for member in self.processes.members.values() if member.was_up and not member.frozen}
 
     async def running_agents(self) -> list[str]:
         """Who runs turns right now, the busiest first."""
@@ -93,7 +95,9 @@ class Harbour:
             owners = [str(row.lease_owner) for row in await self.db.read(lambda conn: _all(conn, query), patience=0.5)]
         except DatabaseDownError:
             return []
-        busy = {name: sum(f":{hand.pid}:" in owner for owner in owners) for name, hand in self.crew.hands.items()}
+        busy = {
+            name: sum(f":{member.pid}:" in owner for owner in owners) for name, member in self.processes.members.items()
+        }
         return sorted((name for name, count in busy.items() if count), key=lambda name: -busy[name])
 
     async def rows(self, table: type[Base], *where: Any) -> list[Any]:
@@ -119,13 +123,13 @@ async def until(
 
 
 @asynccontextmanager
-async def open_harbour() -> AsyncIterator[Harbour]:
+async def open_storm_fleet() -> AsyncIterator[StormFleet]:
     """Servers of its own, because they are to be killed. Everything is stopped in the end, whatever happened.
 
     LONGSHORE_CHAOS_LOGS names a folder in which to keep the workers' logs."""
     folder = private_folder()
     postgres, valkey, receiver = Postgres(folder / "postgres"), Valkey(folder / "valkey"), Receiver()
-    harbour: Harbour | None = None
+    fleet: StormFleet | None = None
     try:
         postgres.start()
         valkey.start()
@@ -140,17 +144,17 @@ async def open_harbour() -> AsyncIterator[Harbour]:
             LONGSHORE_WEBHOOKS=json.dumps({name: {"url": receiver.url(name), "secret": SECRET} for name in ENDPOINTS}),
             **TIMES,
         )
-        harbour = Harbour(postgres, valkey, receiver, Crew(folder / "logs", env), database_url)
-        await harbour.db.transact(_people)
-        yield harbour
+        fleet = StormFleet(postgres, valkey, receiver, ProcessGroup(folder / "logs", env), database_url)
+        await fleet.db.transact(_people)
+        yield fleet
     finally:
-        if harbour is not None:
-            await harbour.db.close()
-            harbour.crew.stop()
+        if fleet is not None:
+            await fleet.db.close()
+            fleet.processes.stop()
         receiver.stop()
         valkey.stop()
-        if harbour is not None:
-            harbour.echo.stop()
+        if fleet is not None:
+            fleet.duplicator.stop()
         postgres.stop()
         if kept := os.environ.get("LONGSHORE_CHAOS_LOGS"):
             shutil.copytree(folder / "logs", kept, dirs_exist_ok=True)

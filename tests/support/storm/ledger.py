@@ -29,7 +29,7 @@ class Place:
 class Planned:
     word: str
     place: Place
-    door: Literal["accept", "celery"]
+    via: Literal["accept", "celery"]
     twice: bool = False
     poison: bool = False
 

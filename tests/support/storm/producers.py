@@ -1,6 +1,6 @@
 """How messages come in: by the function behind the gateway, and by a plain Celery producer of another service.
 
-Both keep the contract of their door. The gateway's caller repeats what was not accepted. The producer repeats, under
+Both do as callers should. The gateway's caller repeats what was not accepted. The producer repeats, under
 the same `message_id`, what has no row after a while: until then the broker has the only copy, and it may be flushed."""
 
 import asyncio
@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 from adapters.registry import Registry
 from models import MessageIn
 from models.errors import DatabaseDownError
-from tests.support.storm.installation import Harbour
+from tests.support.storm.installation import StormFleet
 from tests.support.storm.ledger import Planned
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
@@ -23,18 +23,18 @@ from workers.settings import Settings
 MISSED_AFTER_SECONDS = 4.0
 
 
-class Doors:
-    def __init__(self, harbour: Harbour) -> None:
-        self._harbour = harbour
+class Producers:
+    def __init__(self, fleet: StormFleet) -> None:
+        self._fleet = fleet
         self._registry = Registry()
         self._settings = Settings(
-            database_url=harbour.database_url,
-            redis_url=harbour.valkey.url,
+            database_url=fleet.database_url,
+            redis_url=fleet.valkey.url,
             default_provider="scripted",
             repeat_seconds=1,
         )
         # Nothing of ours: what any other service would write.
-        self._producer = Celery("elsewhere", broker=harbour.valkey.url)
+        self._producer = Celery("elsewhere", broker=fleet.valkey.url)
         self._producer.conf.broker_transport_options = {"socket_timeout": 5, "socket_connect_timeout": 2}
         self._sent: dict[str, tuple[Planned, float]] = {}
         self._wakes: set[asyncio.Task[bool]] = set()
@@ -46,7 +46,7 @@ class Doors:
 
     async def send(self, message: Planned) -> None:
         for _ in range(2 if message.twice else 1):
-            if message.door == "accept":
+            if message.via == "accept":
                 await self._accept(message)
             else:
                 self._sent[message.word] = (message, time.monotonic())
@@ -55,7 +55,7 @@ class Doors:
     async def repeat_missed(self) -> bool:
         """Send again what the broker seems to have lost. True when nothing is missing."""
         try:
-            known = {row.platform_message_id for row in await self._harbour.rows(MessageIn)}
+            known = {row.platform_message_id for row in await self._fleet.rows(MessageIn)}
         except DatabaseDownError:
             return False
         missing = [entry for word, entry in self._sent.items() if word not in known]
@@ -79,7 +79,7 @@ class Doors:
         incoming = parse_incoming(_fields(message))
         while True:
             try:
-                accepted: Accepted = await accept(self._harbour.db, self._registry, self._settings, incoming)
+                accepted: Accepted = await accept(self._fleet.db, self._registry, self._settings, incoming)
                 break
             except DatabaseDownError:
                 self.down += 1

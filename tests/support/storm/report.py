@@ -4,10 +4,10 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support.storm.fault_injector import Storm
-from tests.support.storm.installation import Harbour
+from tests.support.storm.fault_injector import FaultInjector
+from tests.support.storm.installation import StormFleet
 from tests.support.storm.ledger import Complaint, Ledger
-from tests.support.storm.producers import Doors
+from tests.support.storm.producers import Producers
 from tests.support.storm.scale import Scale
 
 SHOWN_COMPLAINTS = 8
@@ -21,17 +21,17 @@ _STEP = ("turn_id", "key", "name", "status", "output", "started_at")
 class Outcome:
     scale: Scale
     ledger: Ledger
-    storm: Storm
-    doors: Doors
-    harbour: Harbour
+    injector: FaultInjector
+    producers: Producers
+    fleet: StormFleet
     revived: set[str]
     start_seconds: float
     drain_seconds: float
     seconds: float
 
     def summary(self) -> str:
-        ledger, doors, storm = self.ledger, self.doors, self.storm
-        deaths = ", ".join(f"{count} x {what}" for what, count in sorted(storm.done.items()))
+        ledger, producers, injector = self.ledger, self.producers, self.injector
+        deaths = ", ".join(f"{count} x {what}" for what, count in sorted(injector.done.items()))
         conducts = dict(Counter(arrival.conduct for arrival in ledger.arrivals))
         tries = dict(sorted(Counter(row.tries for row in ledger.inbox).items()))
         again = sum(turn.attempt > 1 for turn in ledger.turns)
@@ -39,14 +39,15 @@ class Outcome:
         split = sum(turn.status == "cancelled" for turn in ledger.turns)
         lines = [
             f"storm: {len(ledger.planned)} messages, {self.scale.sessions} sessions, seed {self.scale.seed}",
-            f"deaths: {deaths} ({storm.kills} by kill -9)",
-            f"in: {doors.resent} re-sent by the producer, {doors.down} times 503, {doors.duplicates} duplicates found",
+            f"deaths: {deaths} ({injector.kills} by kill -9)",
+            f"in: {producers.resent} re-sent by the producer, {producers.down} times 503, "
+            f"{producers.duplicates} duplicates found",
             f"turns: {len(ledger.turns)}, {again} with more than one attempt, {split} split; tries per message {tries}",
             f"tools: {len(ledger.steps)} calls, {unknown} begun by a worker that died and not repeated",
             f"out: {len(ledger.outbox)} replies in {len(ledger.arrivals)} requests, "
             f"{ledger.repeated_keys} repeated under their own key; the receiver was {conducts}",
-            f"bells doubled: {self.harbour.echo.doubled}; brought back by an operator: {len(self.revived)}; "
-            f"refused to start without a database: {self.harbour.crew.refused_to_start}",
+            f"tasks doubled: {self.fleet.duplicator.doubled}; brought back by an operator: {len(self.revived)}; "
+            f"refused to start without a database: {self.fleet.processes.refused_to_start}",
             f"seconds: {self.start_seconds:.1f} to start, {self.scale.storm_seconds:g} of storm, "
             f"{self.drain_seconds:.1f} to drain, {self.seconds:.1f} in all",
         ]
@@ -55,9 +56,9 @@ class Outcome:
     def report(self, complaints: list[Complaint]) -> str:
         """The complaints last: it is the end of a long output that people, and CI, get to see."""
         parts = [f"{len(complaints)} complaints, below"]
-        for path in sorted(self.harbour.crew.folder.glob("*.log")):
-            parts += [f"--- {path.stem}, last lines", self.harbour.crew.tail(path.stem)]
-        parts += ["--- the storm", *self.storm.log]
+        for path in sorted(self.fleet.processes.folder.glob("*.log")):
+            parts += [f"--- {path.stem}, last lines", self.fleet.processes.tail(path.stem)]
+        parts += ["--- the storm", *self.injector.log]
         parts += [f"--- {complaint.what}" for complaint in complaints[SHOWN_COMPLAINTS:40]]
         for complaint in complaints[:SHOWN_COMPLAINTS]:
             parts.append(f"--- {complaint.what}")
@@ -83,7 +84,7 @@ class Outcome:
             if event.turn_id in turns and event.type in ("turn_started", "turn_ended", "result")
         ]
         lines += [f"  arrival {a.number} {a.key} {a.conduct} {a.text!r}" for a in ledger.arrivals if word in a.text]
-        return lines + [f"  {line}" for line in self.harbour.crew.mentions([row.session_id, *filter(None, turns)])]
+        return lines + [f"  {line}" for line in self.fleet.processes.mentions([row.session_id, *filter(None, turns)])]
 
 
 def _fields(row: Any, names: tuple[str, ...]) -> dict[str, str]:

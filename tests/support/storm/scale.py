@@ -72,7 +72,7 @@ FULL = Scale(
 
 
 def plan_messages(scale: Scale) -> list[Planned]:
-    """Every second message comes by the other door, every fifteenth comes twice, a few are poison."""
+    """Every second message comes by the other way, every fifteenth comes twice, a few are poison."""
     rng = random.Random(scale.seed)
     places = [
         Place(NOTING if number % 3 == 0 else PLAIN, f"ledger{number % 2}", f"thread{number:02}")
@@ -84,7 +84,7 @@ def plan_messages(scale: Scale) -> list[Planned]:
         Planned(
             word=f"m{number:04}",
             place=places[number] if number < len(places) else rng.choice(places),
-            door="accept" if rng.random() < 0.5 else "celery",
+            via="accept" if rng.random() < 0.5 else "celery",
             twice=number % 15 == 0,
             poison=number in poison,
         )

@@ -11,7 +11,7 @@ from adapters.markup.layout import utf16_length
 from adapters.markup.slack import to_mrkdwn
 from adapters.markup.splitting import split
 from adapters.markup.telegram import to_telegram
-from tests.unit.adapters.test_markup_rendering import MARKDOWN, PLAIN
+from tests.support.markdown_texts import MARKDOWN, PLAIN
 
 pytestmark = pytest.mark.spec("C3")
 

@@ -30,7 +30,7 @@ from adapters.events import (
 )
 from gateway.cli.chat_log import Said
 from gateway.cli.chat_printer import ChatPrinter
-from tests.unit.adapters.test_events import EVENTS
+from tests.support.sample_events import EVENTS
 
 pytestmark = pytest.mark.spec("G4")
 

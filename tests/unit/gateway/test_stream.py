@@ -29,7 +29,7 @@ from adapters.events import (
     UsageReport,
 )
 from gateway.cli.stream import EventPrinter
-from tests.unit.adapters.test_events import EVENTS
+from tests.support.sample_events import EVENTS
 
 # Said by other lines, or of no use to somebody who reads along.
 SILENT = {"screen_changed", "session_started", "usage"}

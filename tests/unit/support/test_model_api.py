@@ -1,9 +1,5 @@
 """The stand-in model server, asked by the vendors' own SDKs: if they understand it, so does what we build on them."""
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from typing import Any
-
 import anthropic
 import httpx2
 import openai
@@ -24,6 +20,15 @@ from tests.support.model_api import (
     script,
     stall,
 )
+from tests.support.model_clients import (
+    Speaker,
+    anthropic_client,
+    ask_chat,
+    ask_claude,
+    ask_responses,
+    every_wire,
+    openai_client,
+)
 
 WEATHER = script(
     rule(
@@ -32,59 +37,6 @@ WEATHER = script(
         "It is {result}.",
     )
 )
-
-
-@asynccontextmanager
-async def claude(api: ModelApi, **options: Any) -> AsyncIterator[anthropic.AsyncAnthropic]:
-    async with anthropic.AsyncAnthropic(base_url=api.url, api_key="fake", max_retries=0, **options) as client:
-        yield client
-
-
-@asynccontextmanager
-async def gpt(api: ModelApi, **options: Any) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(base_url=api.openai_url, api_key="fake", max_retries=0, **options) as client:
-        yield client
-
-
-async def ask_claude(api: ModelApi, messages: Any, **options: Any) -> Any:
-    given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-    async with claude(api) as client:
-        asked = {"model": "claude-haiku-5-5", "max_tokens": 100, "messages": given, **options}
-        async with client.messages.stream(**asked) as stream:
-            return await stream.get_final_message()
-
-
-async def ask_responses(api: ModelApi, given: Any, **options: Any) -> Any:
-    asked = {"model": "gpt-6-luna", "input": given, "store": False, **options}
-    async with gpt(api) as client, client.responses.stream(**asked) as stream:
-        return await stream.get_final_response()
-
-
-async def ask_chat(api: ModelApi, messages: Any, **options: Any) -> Any:
-    given = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-    async with gpt(api) as client:
-        usage = {"include_usage": True}
-        asked = {"model": "gpt-6-luna", "messages": given, "stream_options": usage, **options}
-        async with client.chat.completions.stream(**asked) as stream:
-            return await stream.get_final_completion()
-
-
-async def said_by_claude(api: ModelApi, text: str) -> str:
-    message = await ask_claude(api, text)
-    return "".join(block.text for block in message.content if block.type == "text")
-
-
-async def said_by_responses(api: ModelApi, text: str) -> str:
-    return str((await ask_responses(api, text)).output_text)
-
-
-async def said_by_chat(api: ModelApi, text: str) -> str:
-    return str((await ask_chat(api, text)).choices[0].message.content)
-
-
-SPEAKERS = [said_by_claude, said_by_responses, said_by_chat]
-Speaker = Callable[[ModelApi, str], Any]
-every_wire = pytest.mark.parametrize("ask", SPEAKERS)
 
 
 @every_wire
@@ -162,7 +114,7 @@ async def test_a_tool_round_with_chat() -> None:
 
 
 async def test_all_three_without_streaming() -> None:
-    async with ModelApi(WEATHER) as api, claude(api) as a, gpt(api) as o:
+    async with ModelApi(WEATHER) as api, anthropic_client(api) as a, openai_client(api) as o:
         message = await a.messages.create(
             model="claude-haiku-5-5", max_tokens=10, messages=[{"role": "user", "content": "weather"}]
         )
@@ -174,7 +126,7 @@ async def test_all_three_without_streaming() -> None:
 
 
 async def test_both_vendors_list_their_models() -> None:
-    async with ModelApi() as api, claude(api) as a, gpt(api) as o:
+    async with ModelApi() as api, anthropic_client(api) as a, openai_client(api) as o:
         assert "claude-haiku-5-5" in [model.id async for model in a.models.list()]
         assert "gpt-6-luna" in [model.id async for model in o.models.list()]
 
@@ -214,7 +166,7 @@ async def test_a_cut_connection(ask: Speaker, after: int | None) -> None:
 
 
 async def test_a_client_that_gives_up_on_a_hanging_answer_is_noticed() -> None:
-    async with ModelApi() as api, claude(api, timeout=0.2) as client:
+    async with ModelApi() as api, anthropic_client(api, timeout=0.2) as client:
         api.fail(hang(), stall(200))
         for n in (1, 2):
             with pytest.raises((anthropic.APITimeoutError, httpx2.ReadTimeout)):

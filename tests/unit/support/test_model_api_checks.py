@@ -10,7 +10,7 @@ import pytest
 from tests.support.model_api import ModelApi
 from tests.support.model_api.anthropic_checks import check
 from tests.support.model_api.openai_checks import check_chat, check_responses
-from tests.unit.support.test_model_api import ask_chat, ask_claude, ask_responses
+from tests.support.model_clients import ask_chat, ask_claude, ask_responses
 
 HELLO = {"role": "user", "content": "hello"}
 

@@ -28,7 +28,7 @@ from tests.support.model_api import (
 from tests.support.model_api.delivery import steps
 from tests.support.model_api.limits import duration
 from tests.support.model_api.refusals import ErrorName
-from tests.unit.support.test_model_api import Speaker, ask_chat, ask_claude, ask_responses, every_wire, gpt
+from tests.support.model_clients import Speaker, ask_chat, ask_claude, ask_responses, every_wire, openai_client
 
 
 async def until_error(items: AsyncIterable[Any]) -> tuple[list[Any], Exception | None]:
@@ -126,7 +126,7 @@ async def test_a_truncated_stream_ends_in_good_order_without_its_end() -> None:
         assert (await ask_claude(api, "hello")).stop_reason is None
         with pytest.raises(RuntimeError, match=r"response.completed"):
             await ask_responses(api, "hello")
-        async with gpt(api) as client:
+        async with openai_client(api) as client:
             chunks = await client.chat.completions.create(
                 model="m", messages=[{"role": "user", "content": "hello"}], stream=True
             )
@@ -168,7 +168,7 @@ async def test_a_drip_of_torn_bytes_is_the_same_answer(ask: Speaker) -> None:
 
 @pytest.mark.parametrize("form", ["nested", "flat", "failed"])
 async def test_the_three_forms_of_an_error_in_a_responses_stream(form: Any) -> None:
-    async with ModelApi() as api, gpt(api) as client:
+    async with ModelApi() as api, openai_client(api) as client:
         api.fail(error_event("rate_limited", after=4, form=form))
         stream = await client.responses.create(model="m", input="hello", stream=True)
         seen, error = await until_error(stream)

@@ -6,7 +6,7 @@ import httpx2
 import pytest
 
 from tests.support.model_api import Call, ModelApi, refuse, reply, rule, script
-from tests.unit.support.test_model_api import ask_chat, ask_claude, ask_responses
+from tests.support.model_clients import ask_chat, ask_claude, ask_responses
 
 REMINDER = "<system-reminder>\nEnd git commit messages with:\nsomething about the weather\n</system-reminder>\n"
 ENVIRONMENT = "<environment_context>\n  <cwd>/tmp/weather</cwd>\n</environment_context>"

@@ -25,7 +25,7 @@ from tests.support.model_api import (
     script,
 )
 from tests.support.model_api.script import Stop
-from tests.unit.support.test_model_api import ask_chat, ask_claude, ask_responses, gpt
+from tests.support.model_clients import ask_chat, ask_claude, ask_responses, openai_client
 
 SCRIPT = """
 rules:
@@ -71,7 +71,7 @@ def test_a_key_that_means_nothing_is_an_error(tmp_path: Path) -> None:
 async def test_how_an_answer_stops(stop: Stop, claude: str, chat: str, responses: str) -> None:
     async with ModelApi(script(rule(None, reply("no", stop=stop)))) as api:
         assert (await ask_claude(api, "hello")).stop_reason == claude
-        async with gpt(api) as client:
+        async with openai_client(api) as client:
             hello: Any = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
             choice = (await client.chat.completions.create(**hello)).choices[0]
             chunks = [c async for c in await client.chat.completions.create(**hello, stream=True)]
