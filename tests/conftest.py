@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,10 @@ from adapters.providers.cli.installation import find
 from models import database, schema
 from models.base import new_id
 from models.database import Database
+from tests.support.no_skips import pytest_runtest_makereport
 from tests.support.servers import Postgres, Valkey, private_folder
+
+__all__ = ["pytest_runtest_makereport"]
 
 # Many small examples each time; more of them with HYPOTHESIS_PROFILE=thorough.
 settings.register_profile("quick", max_examples=40, deadline=None)
@@ -196,16 +199,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         return
     if not any("database_kind" in mark.args[0] for mark in item.iter_markers("parametrize")):
         item.add_marker(pytest.mark.long)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In CI nothing is skipped: a machine that lacks what a test needs does not prove what it should."""
-    report = yield
-    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
-        report.outcome = "failed"
-        report.longrepr = f"skipped, and CI skips nothing: {report.longrepr}"
-    return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -12,7 +12,7 @@ from playwright.async_api import Page, expect
 from models.tokens import SCOPES, new_token
 from tests.support.browser import Browsing
 from tests.support.console_scene import Scene, open_scene, send_chat_message, watch_layout_shifts
-from tests.support.console_session import come_aboard
+from tests.support.console_session import sign_in_user
 from tests.support.open_gateway import gateway_to
 from tests.support.running_fleet import LivingFleet
 from workers.operations.tokens import add_token
@@ -108,7 +108,7 @@ async def test_an_operator_signs_in_talks_and_decides(scene: Scene, page: Page) 
 @pytest.mark.spec("M11", "M15")
 async def test_a_turn_is_cancelled_a_letter_retried_and_a_session_replayed(scene: Scene, page: Page) -> None:
     session = await scene.begin()
-    await scene.ada.sit_down(page, f"/sessions/{session}")
+    await scene.ada.open_page(page, f"/sessions/{session}")
     await send_chat_message(page, "be slow")
     await expect(page.get_by_text("one moment")).to_be_visible()
     await page.get_by_role("button", name="Cancel turn").click()
@@ -147,7 +147,7 @@ async def test_a_question_that_comes_in_disguise_is_text_and_its_buttons_answer_
 ) -> None:
     """What a stream brings is no different from what a page has: nothing in it asks, hides, or takes another's id."""
     session = await scene.begin()
-    await scene.ada.sit_down(page, f"/sessions/{session}")
+    await scene.ada.open_page(page, f"/sessions/{session}")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     await send_chat_message(page, "disguised")
@@ -165,9 +165,9 @@ async def test_the_stream_goes_on_after_the_gateway_was_restarted(fleet: LivingF
     await fleet.add_group(script=SCRIPT)
     page = await browsing.open()
     async with gateway_to(fleet) as gateway:
-        scene = Scene(fleet, gateway, await come_aboard(gateway))
+        scene = Scene(fleet, gateway, await sign_in_user(gateway))
         session = await scene.begin("one")
-        await scene.ada.sit_down(page, f"/sessions/{session}")
+        await scene.ada.open_page(page, f"/sessions/{session}")
         await page.evaluate("window.loadedOnce = true")
         # What only asks now and then would complain in words of its own.
         await page.evaluate("document.querySelectorAll('[data-poll]').forEach((part) => part.remove())")
@@ -194,7 +194,7 @@ async def test_on_a_phone_and_in_the_dark(scene: Scene, browsing: Browsing) -> N
     await scene.begin("fail " + "x" * 300, "failed", platform_id="p2")
     session = await scene.begin()
     page = await browsing.open(phone=True, dark=True)
-    await scene.ada.sit_down(page, f"/sessions/{session}")
+    await scene.ada.open_page(page, f"/sessions/{session}")
     await send_chat_message(page, "hostile")
     await expect(page.get_by_text("bold", exact=True)).to_be_visible()
     for path in (f"/sessions/{session}", "/inbox", "/dead", "/chat"):
@@ -210,7 +210,7 @@ async def test_on_a_phone_and_in_the_dark(scene: Scene, browsing: Browsing) -> N
 async def test_without_a_mouse(scene: Scene, page: Page) -> None:
     session = await scene.begin("launch", "parked", platform_id="p1")
     other = await scene.begin("launch", "parked", platform_id="p2")
-    await scene.ada.sit_down(page, "/inbox")
+    await scene.ada.open_page(page, "/inbox")
     # Until htmx has begun, a form is an ordinary one, and leads to the page without what was decided.
     await expect(page.locator("form[hx-post]").first).to_have_attribute("data-htmx-powered", "true")
     await page.keyboard.press("j")

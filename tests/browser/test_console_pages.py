@@ -14,7 +14,7 @@ from models.fleet import report_alive
 from models.sign_ins import new_secret
 from models.tokens import SCOPES, new_token
 from tests.support.browser import Browsing
-from tests.support.console_session import Aboard, come_aboard, console_gateway
+from tests.support.console_session import ConsoleUser, console_gateway, sign_in_user
 from tests.support.open_gateway import Gateway
 from tests.support.sample_fleet import settle_in
 from workers.operations.tokens import add_link, add_token
@@ -34,9 +34,9 @@ async def gateway(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIte
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ada(gateway: Gateway) -> Aboard:
+async def ada(gateway: Gateway) -> ConsoleUser:
     """An owner."""
-    return await come_aboard(gateway)
+    return await sign_in_user(gateway)
 
 
 async def path_of(page: Page) -> str:
@@ -80,9 +80,9 @@ async def test_somebody_signs_in_by_a_link_opened_by_hand_or_found_on_a_page(pag
         assert await path_of(page) == "/console/"
 
 
-async def test_all_is_done_with_the_keyboard(page: Page, gateway: Gateway, ada: Aboard) -> None:
+async def test_all_is_done_with_the_keyboard(page: Page, gateway: Gateway, ada: ConsoleUser) -> None:
     await settle_in(gateway.fleet)
-    await ada.sit_down(page)
+    await ada.open_page(page)
     await page.keyboard.press("Tab")
     await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
     await page.keyboard.press("Enter")
@@ -129,12 +129,12 @@ async def test_all_is_done_with_the_keyboard(page: Page, gateway: Gateway, ada: 
 
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
 async def test_every_page_fits_and_complains_of_nothing(
-    browsing: Browsing, gateway: Gateway, ada: Aboard, look: str
+    browsing: Browsing, gateway: Gateway, ada: ConsoleUser, look: str
 ) -> None:
     await settle_in(gateway.fleet)
     page = await browsing.open(dark=look == "dark", phone=look == "phone")
     for path in PATHS:
-        await ada.sit_down(page, path)
+        await ada.open_page(page, path)
         await expect(page.get_by_role("heading", level=1)).to_be_visible()
         # Not `innerWidth`: a phone zooms out to show what is too wide.
         assert page.viewport_size is not None
@@ -143,8 +143,8 @@ async def test_every_page_fits_and_complains_of_nothing(
         assert dark == (look == "dark"), path
 
 
-async def test_the_menu_of_a_phone_opens_and_leads_on(phone_page: Page, ada: Aboard) -> None:
-    await ada.sit_down(phone_page)
+async def test_the_menu_of_a_phone_opens_and_leads_on(phone_page: Page, ada: ConsoleUser) -> None:
+    await ada.open_page(phone_page)
     usage = phone_page.get_by_role("link", name="Usage")
     await expect(usage).to_be_hidden()
     await phone_page.locator("#menu summary").tap()
@@ -153,8 +153,8 @@ async def test_the_menu_of_a_phone_opens_and_leads_on(phone_page: Page, ada: Abo
     await expect(usage).to_be_hidden()
 
 
-async def test_the_colours_are_chosen_by_hand_and_kept(page: Page, ada: Aboard) -> None:
-    await ada.sit_down(page)
+async def test_the_colours_are_chosen_by_hand_and_kept(page: Page, ada: ConsoleUser) -> None:
+    await ada.open_page(page)
     body = page.locator("body")
     await expect(body).to_have_css("background-color", "rgb(242, 245, 245)")
     await page.get_by_role("button", name="Light or dark").click()
@@ -165,13 +165,15 @@ async def test_the_colours_are_chosen_by_hand_and_kept(page: Page, ada: Aboard) 
     await expect(body).to_have_css("background-color", "rgb(242, 245, 245)")
 
 
-async def test_the_overview_follows_what_happens_and_nothing_jumps(page: Page, gateway: Gateway, ada: Aboard) -> None:
+async def test_the_overview_follows_what_happens_and_nothing_jumps(
+    page: Page, gateway: Gateway, ada: ConsoleUser
+) -> None:
     fleet = gateway.fleet
     await fleet.db.transact(
         lambda conn: report_alive(conn, "agent@quay-1", "worker", pid=1, queues=["agent.scripted"], running=0, slots=20)
     )
     await fleet.add_group()
-    await ada.sit_down(page)
+    await ada.open_page(page)
     await page.evaluate(
         """window.moved = 0;
         new PerformanceObserver(list => {
@@ -191,17 +193,17 @@ async def test_the_overview_follows_what_happens_and_nothing_jumps(page: Page, g
 
 
 async def test_who_is_signed_out_elsewhere_is_led_to_the_door_by_the_next_look(
-    page: Page, ada: Aboard, browsing: Browsing
+    page: Page, ada: ConsoleUser, browsing: Browsing
 ) -> None:
     browsing.expect("401 (Unauthorized)")
-    await ada.sit_down(page)
+    await ada.open_page(page)
     await ada.post("/sign-out")
     await expect(page.get_by_label("Token")).to_be_visible()
 
 
-async def test_what_is_typed_stays_when_it_cannot_be_taken(page: Page, ada: Aboard, browsing: Browsing) -> None:
+async def test_what_is_typed_stays_when_it_cannot_be_taken(page: Page, ada: ConsoleUser, browsing: Browsing) -> None:
     browsing.expect("422 (Unprocessable Entity)")
-    await ada.sit_down(page, "/groups/new")
+    await ada.open_page(page, "/groups/new")
     await page.get_by_label("Folder").fill("tides")
     await page.get_by_label("Provider", exact=True).select_option("scripted")
     await page.get_by_label("Policy").fill("commands: [")
@@ -216,14 +218,14 @@ async def test_what_is_typed_stays_when_it_cannot_be_taken(page: Page, ada: Aboa
     await expect(page).to_have_url(f"{ada.base}/console/groups/tides")
 
 
-async def test_hostile_names_do_nothing_in_a_browser(page: Page, gateway: Gateway, ada: Aboard) -> None:
+async def test_hostile_names_do_nothing_in_a_browser(page: Page, gateway: Gateway, ada: ConsoleUser) -> None:
     fleet = gateway.fleet
     await fleet.add_group("demo", "{texts}", name=HOSTILE)
     await fleet.send(HOSTILE, platform_id=HOSTILE, thread_id=HOSTILE)
     await fleet.send(HOSTILE, kind="task", recurrence="0 6 * * *")
-    await come_aboard(gateway, HOSTILE, "admin")
+    await sign_in_user(gateway, HOSTILE, "admin")
     for path in ("/", "/sessions", "/schedules", "/groups", "/groups/demo", "/people"):
-        await ada.sit_down(page, path)
+        await ada.open_page(page, path)
         await expect(page.get_by_role("heading", level=1)).to_be_visible()
         assert "taken" not in await page.title()
         assert await page.locator("main img[src=x]").count() == 0

@@ -12,7 +12,7 @@ from gateway.demo import FIRST_MESSAGE
 from models import Turn
 from tests.support.browser import Browsing
 from tests.support.console_scene import Scene, open_scene, send_chat_message, watch_layout_shifts
-from tests.support.console_session import Aboard, come_aboard
+from tests.support.console_session import ConsoleUser, sign_in_user
 from tests.support.open_gateway import gateway_to, wire
 from tests.support.running_fleet import LivingFleet
 
@@ -53,7 +53,7 @@ async def scene(fleet: LivingFleet) -> AsyncIterator[Scene]:
 async def test_what_was_said_for_somebody_stands_in_their_chat(scene: Scene, page: Page) -> None:
     ada = {"channel_type": "web", "platform_id": "ada"}
     await scene.begin(FIRST_MESSAGE, **ada, sender_id="ada", sender_name="you")
-    await scene.ada.sit_down(page, "/chat")
+    await scene.ada.open_page(page, "/chat")
     lines = page.locator(".entry")
     await expect(lines).to_have_count(2)
     await scene.begin("The report is due.", **ada, kind="task")
@@ -68,7 +68,7 @@ async def test_what_was_said_for_somebody_stands_in_their_chat(scene: Scene, pag
 @pytest.mark.parametrize("where", ["chat", "session"])
 async def test_a_turn_that_goes_on_says_nothing_again(scene: Scene, page: Page, where: str) -> None:
     session = await scene.begin("hello", channel_type="web", platform_id="ada", sender_id="ada")
-    await scene.ada.sit_down(page, "/chat" if where == "chat" else f"/sessions/{session}")
+    await scene.ada.open_page(page, "/chat" if where == "chat" else f"/sessions/{session}")
     await expect(page.get_by_text("You said: hello")).to_be_visible()
     await page.evaluate(SEEN)
     await page.locator("#say-text").fill("ask me")
@@ -94,13 +94,13 @@ async def test_who_comes_in_the_middle_of_an_answer_has_it_from_its_beginning(
     session = await scene.begin("hello", channel_type="web", platform_id="ada", sender_id="ada")
     path = "/chat" if where == "chat" else f"/sessions/{session}"
     page, other = await browsing.open(), await browsing.open()
-    await scene.ada.sit_down(page, path)
+    await scene.ada.open_page(page, path)
     await expect(page.get_by_text("You said: hello")).to_be_visible()
     await watch_layout_shifts(page)
     await page.locator("#say-text").fill("a story")
     await page.keyboard.press("Enter")
     await expect(page.locator(".streaming")).to_contain_text("word30 ")
-    await scene.ada.sit_down(other, path)
+    await scene.ada.open_page(other, path)
     await expect(other.locator(".streaming")).to_contain_text("word50 ")
     said: str = await other.locator(".streaming").inner_text()
     assert STORY.startswith(said.strip())
@@ -108,7 +108,7 @@ async def test_who_comes_in_the_middle_of_an_answer_has_it_from_its_beginning(
     # A gateway that has not heard the beginning either says so, and shows the whole when it is there.
     async with gateway_to(scene.fleet) as second:
         late = await browsing.open()
-        await Aboard(second, "ada", scene.ada.secret).sit_down(late, path)
+        await ConsoleUser(second, "ada", scene.ada.secret).open_page(late, path)
         await expect(late.locator(".streaming")).to_have_text("writing …")
         await expect(late.locator(".bubble-out", has_text="word399")).to_be_visible(timeout=60_000)
         await expect(late.locator(".streaming")).to_have_count(0)
@@ -126,9 +126,9 @@ async def test_a_text_goes_on_in_one_place_after_the_gateway_was_restarted(
     await wire(fleet, group, "web", "ada")
     page = await browsing.open()
     async with gateway_to(fleet) as gateway:
-        scene = Scene(fleet, gateway, await come_aboard(gateway))
+        scene = Scene(fleet, gateway, await sign_in_user(gateway))
         session = await scene.begin("hello", channel_type="web", platform_id="ada", sender_id="ada")
-        await scene.ada.sit_down(page, "/chat" if where == "chat" else f"/sessions/{session}")
+        await scene.ada.open_page(page, "/chat" if where == "chat" else f"/sessions/{session}")
         await page.evaluate("document.querySelectorAll('[data-poll]').forEach((part) => part.remove())")
         await expect(page.get_by_text("You said: hello")).to_be_visible()
         await page.locator("#say-text").fill("a story")
@@ -148,7 +148,7 @@ async def test_a_text_goes_on_in_one_place_after_the_gateway_was_restarted(
 
 async def test_a_turn_is_offered_to_be_cancelled_while_there_is_one(scene: Scene, page: Page) -> None:
     session = await scene.begin()
-    await scene.ada.sit_down(page, f"/sessions/{session}")
+    await scene.ada.open_page(page, f"/sessions/{session}")
     cancel, state = page.get_by_role("button", name="Cancel turn"), page.locator("#state")
     await expect(state).to_contain_text("idle for")
     await expect(cancel).to_be_hidden()
@@ -179,11 +179,11 @@ async def test_a_turn_is_offered_to_be_cancelled_while_there_is_one(scene: Scene
 async def test_who_may_only_talk_is_shown_who_is_waited_for(scene: Scene, browsing: Browsing) -> None:
     page, narrow = await browsing.open(), await browsing.open()
     session = await scene.begin("ask me", "parked", channel_type="web", platform_id="ada", sender_id="ada")
-    talker = await come_aboard(scene.gateway, "ada", scopes=("read", "send"))
-    await scene.ada.sit_down(page, "/chat")
+    talker = await sign_in_user(scene.gateway, "ada", scopes=("read", "send"))
+    await scene.ada.open_page(page, "/chat")
     await expect(page.get_by_role("button", name="Coffee")).to_be_visible()
     for path in ("/chat", f"/sessions/{session}"):
-        await talker.sit_down(narrow, path)
+        await talker.open_page(narrow, path)
         await expect(narrow.get_by_text("What shall it be?").last).to_be_visible()
         await expect(narrow.get_by_text("an answer from somebody whose sign-in may decide")).to_be_visible()
         await expect(narrow.get_by_role("button", name="Coffee")).to_have_count(0)

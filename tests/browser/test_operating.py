@@ -11,7 +11,7 @@ from playwright.async_api import Page, Request, expect
 from models import PendingQuestion
 from tests.support.accessibility import unreadable
 from tests.support.browser import Browsing
-from tests.support.console_session import Aboard, come_aboard, console_gateway
+from tests.support.console_session import ConsoleUser, console_gateway, sign_in_user
 from tests.support.open_gateway import Gateway
 from tests.support.sample_fleet import settle_in
 
@@ -30,19 +30,21 @@ async def gateway(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIte
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ada(gateway: Gateway) -> Aboard:
+async def ada(gateway: Gateway) -> ConsoleUser:
     """An owner, with a harbour at work."""
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     await settle_in(gateway.fleet)
     return ada
 
 
-async def test_what_is_being_written_stays_while_the_inbox_changes(page: Page, gateway: Gateway, ada: Aboard) -> None:
+async def test_what_is_being_written_stays_while_the_inbox_changes(
+    page: Page, gateway: Gateway, ada: ConsoleUser
+) -> None:
     fleet = gateway.fleet
     await fleet.send("And the Meridian tomorrow?", agent_group="harbourmaster", platform_id="another")
     await fleet.settle_down()
     await page.set_viewport_size({"width": 1280, "height": 420})
-    await ada.sit_down(page, "/inbox")
+    await ada.open_page(page, "/inbox")
     cards = page.locator("[data-ask]")
     await expect(cards).to_have_count(3)
     await page.get_by_text("Exactly this").click()
@@ -70,7 +72,7 @@ async def test_what_is_being_written_stays_while_the_inbox_changes(page: Page, g
     await expect(page.locator(".answered")).to_contain_text("Berth 9, if it is free")
 
 
-async def test_nothing_is_fetched_while_nobody_looks(page: Page, ada: Aboard) -> None:
+async def test_nothing_is_fetched_while_nobody_looks(page: Page, ada: ConsoleUser) -> None:
     fetched: list[str] = []
 
     def note(request: Request) -> None:
@@ -78,7 +80,7 @@ async def test_nothing_is_fetched_while_nobody_looks(page: Page, ada: Aboard) ->
             fetched.append(request.url)
 
     await page.clock.install()
-    await ada.sit_down(page, "/inbox")
+    await ada.open_page(page, "/inbox")
     await expect(page.locator("form[hx-post]").first).to_have_attribute("data-htmx-powered", "true")
     await expect(page.locator("#count-inbox")).to_have_text("2")  # fetched, and not to be given up for want of time
     page.on("request", note)
@@ -90,8 +92,8 @@ async def test_nothing_is_fetched_while_nobody_looks(page: Page, ada: Aboard) ->
         await page.clock.run_for(6_000)
 
 
-async def test_a_question_is_answered_with_one_key(page: Page, ada: Aboard) -> None:
-    await ada.sit_down(page, "/inbox")
+async def test_a_question_is_answered_with_one_key(page: Page, ada: ConsoleUser) -> None:
+    await ada.open_page(page, "/inbox")
     await expect(page.locator("form[hx-post]").first).to_have_attribute("data-htmx-powered", "true")
     await page.keyboard.press("2")  # of no card yet
     await page.keyboard.press("k")
@@ -104,8 +106,10 @@ async def test_a_question_is_answered_with_one_key(page: Page, ada: Aboard) -> N
     await expect(answered).to_contain_text("web:ada")
 
 
-async def test_letters_are_ticked_tried_again_elsewhere_and_put_away(page: Page, gateway: Gateway, ada: Aboard) -> None:
-    await ada.sit_down(page, "/dead")
+async def test_letters_are_ticked_tried_again_elsewhere_and_put_away(
+    page: Page, gateway: Gateway, ada: ConsoleUser
+) -> None:
+    await ada.open_page(page, "/dead")
     await expect(page.locator("form[hx-post]").first).to_have_attribute("data-htmx-powered", "true")
     box = page.locator("tbody input[type=checkbox]")
     away = page.get_by_role("button", name="Put away")
@@ -129,8 +133,8 @@ async def test_letters_are_ticked_tried_again_elsewhere_and_put_away(page: Page,
     await expect(page.get_by_role("heading", name="Nothing was given up")).to_be_visible()
 
 
-async def test_lines_of_the_audit_log_lead_to_their_like(page: Page, ada: Aboard) -> None:
-    await ada.sit_down(page, "/audit")
+async def test_lines_of_the_audit_log_lead_to_their_like(page: Page, ada: ConsoleUser) -> None:
+    await ada.open_page(page, "/audit")
     await page.locator("tbody").get_by_role("link", name="group.update").first.click()
     await expect(page.get_by_label("What")).to_have_value("group.update")
     await expect(page.locator("tbody tr")).to_have_count(2)
@@ -143,11 +147,11 @@ async def test_lines_of_the_audit_log_lead_to_their_like(page: Page, ada: Aboard
 
 
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
-async def test_everybody_can_read_every_page(browsing: Browsing, ada: Aboard, look: str) -> None:
+async def test_everybody_can_read_every_page(browsing: Browsing, ada: ConsoleUser, look: str) -> None:
     page = await browsing.open(dark=look == "dark", phone=look == "phone")
     await page.emulate_media(reduced_motion="reduce")
     for path in PATHS:
-        await ada.sit_down(page, path)
+        await ada.open_page(page, path)
         await expect(page.get_by_role("heading", level=1)).to_be_visible()
         if path == "/providers":
             await page.locator("#providers .wide").wait_for()

@@ -12,7 +12,7 @@ from models import Approval, PendingQuestion
 from models.workflows import Stage
 from tests.support.accessibility import unreadable
 from tests.support.browser import Browsing
-from tests.support.console_session import Aboard, come_aboard, console_gateway
+from tests.support.console_session import ConsoleUser, console_gateway, sign_in_user
 from tests.support.open_gateway import Gateway
 from tests.support.workflow_rows import STATES, checked, put_workflow
 from tests.support.workflow_writing import WorkflowRows
@@ -32,9 +32,9 @@ async def gateway(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIte
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def ada(gateway: Gateway) -> Aboard:
+async def ada(gateway: Gateway) -> ConsoleUser:
     """An owner."""
-    return await come_aboard(gateway)
+    return await sign_in_user(gateway)
 
 
 async def running(rows: WorkflowRows, task: str) -> str:
@@ -44,10 +44,10 @@ async def running(rows: WorkflowRows, task: str) -> str:
 
 
 async def test_a_stage_ends_while_somebody_looks_and_what_they_opened_stays(
-    page: Page, gateway: Gateway, ada: Aboard
+    page: Page, gateway: Gateway, ada: ConsoleUser
 ) -> None:
     rows = await put_workflow(gateway.fleet, "running")
-    await ada.sit_down(page, f"/workflows/{rows.id}")
+    await ada.open_page(page, f"/workflows/{rows.id}")
     card, task = page.locator("#piece-totals"), page.locator("#task-totals")
     await expect(card).to_have_attribute("data-label", "Build")
     await expect(card).to_contain_text("running run_command")
@@ -85,7 +85,7 @@ async def test_a_stage_ends_while_somebody_looks_and_what_they_opened_stays(
     await expect(printed).to_contain_text("FAILED test_totals.py::test_sum")  # and is not fetched anew
 
 
-async def test_a_workflow_that_has_ended_is_not_fetched_again(page: Page, gateway: Gateway, ada: Aboard) -> None:
+async def test_a_workflow_that_has_ended_is_not_fetched_again(page: Page, gateway: Gateway, ada: ConsoleUser) -> None:
     rows = await put_workflow(gateway.fleet, "running")
     fetched: list[str] = []
 
@@ -95,7 +95,7 @@ async def test_a_workflow_that_has_ended_is_not_fetched_again(page: Page, gatewa
 
     await page.clock.install()
     page.on("request", note)
-    await ada.sit_down(page, f"/workflows/{rows.id}")
+    await ada.open_page(page, f"/workflows/{rows.id}")
     await rows.end("failed", "it took longer than the 240 minutes it may")
     await expect(page.locator(".outcome")).to_contain_text("it took longer")
     await expect(page.get_by_role("button", name="Restart")).to_be_visible()
@@ -105,9 +105,9 @@ async def test_a_workflow_that_has_ended_is_not_fetched_again(page: Page, gatewa
     assert fetched == []
 
 
-async def test_an_approval_is_given_on_the_board_by_keyboard(page: Page, gateway: Gateway, ada: Aboard) -> None:
+async def test_an_approval_is_given_on_the_board_by_keyboard(page: Page, gateway: Gateway, ada: ConsoleUser) -> None:
     rows = await put_workflow(gateway.fleet, "waiting")
-    await ada.sit_down(page, f"/workflows/{rows.id}")
+    await ada.open_page(page, f"/workflows/{rows.id}")
     ask = page.get_by_role("article", name="Approval")
     await expect(ask.locator("form[hx-post]")).to_have_attribute("data-htmx-powered", "true")
     await expect(ask.locator("pre")).to_contain_text('"commit": "cccc')
@@ -120,9 +120,11 @@ async def test_an_approval_is_given_on_the_board_by_keyboard(page: Page, gateway
     await expect(page.locator("#piece-publish")).to_contain_text("at work")
 
 
-async def test_what_is_being_answered_stays_while_the_board_changes(page: Page, gateway: Gateway, ada: Aboard) -> None:
+async def test_what_is_being_answered_stays_while_the_board_changes(
+    page: Page, gateway: Gateway, ada: ConsoleUser
+) -> None:
     rows = await put_workflow(gateway.fleet, "asking")
-    await ada.sit_down(page, f"/workflows/{rows.id}")
+    await ada.open_page(page, f"/workflows/{rows.id}")
     words = page.get_by_label("Another answer")
     await words.fill("Swiss francs")
     await rows.finish(await running(rows, "docs"))
@@ -136,9 +138,11 @@ async def test_what_is_being_answered_stays_while_the_board_changes(page: Page, 
     assert (question.answer, question.answered_by) == ("Swiss francs", "web:ada")
 
 
-async def test_a_workflow_is_found_opened_and_stopped_by_keyboard(page: Page, gateway: Gateway, ada: Aboard) -> None:
+async def test_a_workflow_is_found_opened_and_stopped_by_keyboard(
+    page: Page, gateway: Gateway, ada: ConsoleUser
+) -> None:
     rows = await put_workflow(gateway.fleet, "negative")
-    await ada.sit_down(page)
+    await ada.open_page(page)
     await page.keyboard.press("g")
     await page.keyboard.press("f")
     await expect(page.get_by_role("heading", name="Workflows", level=1)).to_be_visible()
@@ -169,12 +173,14 @@ async def test_a_workflow_is_found_opened_and_stopped_by_keyboard(page: Page, ga
 
 
 @pytest.mark.parametrize("look", ["light", "dark", "phone"])
-async def test_everybody_can_read_every_board(browsing: Browsing, gateway: Gateway, ada: Aboard, look: str) -> None:
+async def test_everybody_can_read_every_board(
+    browsing: Browsing, gateway: Gateway, ada: ConsoleUser, look: str
+) -> None:
     ids = [(await put_workflow(gateway.fleet, state, word="much-" * 30)).id for state in STATES]
     page = await browsing.open(dark=look == "dark", phone=look == "phone")
     await page.emulate_media(reduced_motion="reduce")
     for path in ("/workflows", *(f"/workflows/{one}" for one in ids)):
-        await ada.sit_down(page, path)
+        await ada.open_page(page, path)
         await expect(page.get_by_role("heading", level=1)).to_be_visible()
         # Everything is opened, and what comes then is waited for.
         await page.evaluate("document.querySelectorAll('main details').forEach((at) => { at.open = true; })")
@@ -186,11 +192,11 @@ async def test_everybody_can_read_every_board(browsing: Browsing, gateway: Gatew
         assert await page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"], path
 
 
-async def test_hostile_words_do_nothing_on_a_board(page: Page, gateway: Gateway, ada: Aboard) -> None:
+async def test_hostile_words_do_nothing_on_a_board(page: Page, gateway: Gateway, ada: ConsoleUser) -> None:
     for state in ("negative", "waiting", "completed"):
         rows = await put_workflow(gateway.fleet, state, word=HOSTILE)
         for path in ("/workflows", f"/workflows/{rows.id}"):
-            await ada.sit_down(page, path)
+            await ada.open_page(page, path)
             await page.evaluate("document.querySelectorAll('main details').forEach((at) => { at.open = true; })")
             for part in await page.locator(".stage-part").all():
                 await part.scroll_into_view_if_needed()

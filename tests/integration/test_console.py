@@ -24,7 +24,7 @@ from models.fleet import note_limited, note_success
 from models.sign_ins import new_secret
 from models.tokens import SCOPES, list_tokens, new_token
 from tests.support.console_pages import HOSTILE_TEXT
-from tests.support.console_session import Aboard, come_aboard, text_of
+from tests.support.console_session import ConsoleUser, sign_in_user, text_of
 from tests.support.database_kinds import SQLITE_ONLY
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
@@ -52,9 +52,9 @@ async def group(gateway: Gateway) -> str:
 
 
 @pytest.fixture
-async def ada(gateway: Gateway) -> Aboard:
+async def ada(gateway: Gateway) -> ConsoleUser:
     """An owner."""
-    return await come_aboard(gateway)
+    return await sign_in_user(gateway)
 
 
 async def make_token(gateway: Gateway, name: str = "ada") -> str:
@@ -198,7 +198,7 @@ async def test_who_comes_in_and_goes_is_in_the_audit_log_and_who_is_refused_is_n
         assert (await sign_in(gateway, token[:-1])).status_code == 403
         assert (await gateway.client.get(f"/console/enter?code={link[:-1]}", headers=BY_HAND)).status_code == 403
     assert len(await gateway.fleet.rows(Audit)) == before
-    by_token = Aboard(gateway, "ada", cookie_of(await sign_in(gateway, token)))
+    by_token = ConsoleUser(gateway, "ada", cookie_of(await sign_in(gateway, token)))
     await gateway.client.get(f"/console/enter?code={link}", headers=BY_HAND | browser)
     assert (await gateway.client.get(f"/console/enter?code={link}", headers=BY_HAND)).status_code == 403
     page = text_of(await by_token.get("/audit?act=console"))
@@ -216,7 +216,7 @@ async def test_who_comes_in_and_goes_is_in_the_audit_log_and_who_is_refused_is_n
 
 @pytest.mark.spec("G3")
 async def test_the_audit_log_is_narrowed_by_who_what_and_agent(
-    gateway: Gateway, ada: Aboard, group: str, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, ada: ConsoleUser, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.console.pages.audit._SHOWN", 2)
     assert "Nothing was done yet" in (await ada.get("/audit")).text
@@ -242,7 +242,7 @@ async def test_the_audit_log_is_narrowed_by_who_what_and_agent(
 
 @pytest.mark.spec("G3")
 @SQLITE_ONLY
-async def test_signing_out_ends_it_also_for_a_copy_of_the_cookie(gateway: Gateway, ada: Aboard) -> None:
+async def test_signing_out_ends_it_also_for_a_copy_of_the_cookie(gateway: Gateway, ada: ConsoleUser) -> None:
     answer = await ada.post("/sign-out")
     assert (answer.status_code, answer.headers["location"]) == (303, "/console/sign-in")
     assert "Max-Age=0" in answer.headers["set-cookie"]
@@ -261,8 +261,8 @@ def filled(path: str) -> str:
 
 @pytest.mark.spec("G3")
 @SQLITE_ONLY
-async def test_no_form_is_taken_that_is_forged(gateway: Gateway, ada: Aboard, group: str) -> None:
-    eve = await come_aboard(gateway, "eve", "member", group)
+async def test_no_form_is_taken_that_is_forged(gateway: Gateway, ada: ConsoleUser, group: str) -> None:
+    eve = await sign_in_user(gateway, "eve", "member", group)
     posts = [filled(path) for method, path in console_routes() if method == "POST"]
     assert len(posts) > 10
     before = await gateway.fleet.rows(Audit)
@@ -294,7 +294,7 @@ async def test_no_form_is_taken_that_is_forged(gateway: Gateway, ada: Aboard, gr
 
 @pytest.mark.spec("G3")
 @SQLITE_ONLY
-async def test_whoever_is_not_signed_in_reaches_no_page_at_all(gateway: Gateway, ada: Aboard, group: str) -> None:
+async def test_whoever_is_not_signed_in_reaches_no_page_at_all(gateway: Gateway, ada: ConsoleUser, group: str) -> None:
     open_ones = ("/sign-in", "/enter")
     for method, path in console_routes():
         if path in open_ones:
@@ -307,7 +307,7 @@ async def test_whoever_is_not_signed_in_reaches_no_page_at_all(gateway: Gateway,
 
 @pytest.mark.spec("G3")
 @SQLITE_ONLY
-async def test_every_answer_forbids_what_is_not_ours(gateway: Gateway, ada: Aboard, group: str) -> None:
+async def test_every_answer_forbids_what_is_not_ours(gateway: Gateway, ada: ConsoleUser, group: str) -> None:
     gets = [filled(path) for method, path in console_routes() if method == "GET"]
     answers = [await ada.glance(path) for path in gets if path != "/providers/list"]
     answers += [await ada.get(path) for path in ("/nowhere", "/static/console.css", "/static/nothing.css")]
@@ -334,7 +334,7 @@ async def test_every_answer_forbids_what_is_not_ours(gateway: Gateway, ada: Aboa
 @pytest.mark.spec("G3")
 @SQLITE_ONLY
 async def test_what_goes_wrong_is_a_page_for_people(
-    gateway: Gateway, ada: Aboard, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, ada: ConsoleUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nowhere = await ada.get("/nowhere")
     assert (nowhere.status_code, "There is no such page" in nowhere.text) == (404, True)
@@ -357,7 +357,7 @@ async def test_what_goes_wrong_is_a_page_for_people(
 
 
 @pytest.mark.spec("G3")
-async def test_hostile_names_are_shown_as_they_are_and_do_nothing(gateway: Gateway, ada: Aboard) -> None:
+async def test_hostile_names_are_shown_as_they_are_and_do_nothing(gateway: Gateway, ada: ConsoleUser) -> None:
     fleet = gateway.fleet
     agent = await fleet.add_group("demo", "{texts}", name=HOSTILE_TEXT)
     await wire(fleet, agent, "web", HOSTILE_TEXT)
@@ -365,7 +365,7 @@ async def test_hostile_names_are_shown_as_they_are_and_do_nothing(gateway: Gatew
     await fleet.settle_down()
     task = {"kind": "task", "recurrence": "0 6 * * *", "platform_id": HOSTILE_TEXT}
     made = await fleet.send(HOSTILE_TEXT, **task)
-    await come_aboard(gateway, HOSTILE_TEXT, "admin")
+    await sign_in_user(gateway, HOSTILE_TEXT, "admin")
     await ada.post("/wirings/new", {"agent": "demo", "channel": "web", "chat": HOSTILE_TEXT, "pattern": "x"})
     [wiring] = await fleet.rows(Wiring)
     of_one = ("/providers", f"/schedules/{made.message_id}", "/groups/demo", f"/wirings/{wiring.id}")
@@ -383,15 +383,15 @@ async def test_hostile_names_are_shown_as_they_are_and_do_nothing(gateway: Gatew
 
 
 @pytest.mark.spec("G3")
-async def test_everybody_sees_what_is_theirs(gateway: Gateway, ada: Aboard, group: str) -> None:
+async def test_everybody_sees_what_is_theirs(gateway: Gateway, ada: ConsoleUser, group: str) -> None:
     fleet = gateway.fleet
     other = await fleet.add_group("secretive", "{texts}")
     for folder in ("demo", "secretive"):
         await fleet.send("hello", agent_group=folder, platform_id=f"place-of-{folder}")
     await fleet.settle_down()
     task = await fleet.send("hush", agent_group="secretive", kind="task", recurrence="@daily")
-    grace = await come_aboard(gateway, "grace", "admin", group)
-    lin = await come_aboard(gateway, "lin", "member", group)
+    grace = await sign_in_user(gateway, "grace", "admin", group)
+    lin = await sign_in_user(gateway, "lin", "member", group)
 
     assert "place-of-secretive" in (await ada.get("/sessions")).text
     for path in PAGES_OF_ALL:
@@ -421,7 +421,7 @@ async def test_everybody_sees_what_is_theirs(gateway: Gateway, ada: Aboard, grou
 @SQLITE_ONLY
 async def test_a_sign_in_is_good_for_its_scopes_only(gateway: Gateway, group: str) -> None:
     task = await gateway.fleet.send("x", kind="task", recurrence="@daily")
-    reader = await come_aboard(gateway, "reader", "owner", scopes=("read",))
+    reader = await sign_in_user(gateway, "reader", "owner", scopes=("read",))
     for path in (*PAGES_OF_ALL, "/providers"):
         assert (await reader.get(path)).status_code == 200, path
     for path in PAGES_OF_OWNERS:
@@ -431,13 +431,13 @@ async def test_a_sign_in_is_good_for_its_scopes_only(gateway: Gateway, group: st
     for path in (f"/schedules/{task.message_id}/pause", f"/schedules/{task.message_id}/run", "/groups/demo"):
         answer = await reader.post(path)
         assert (answer.status_code, "lacks the scope" in text_of(answer)) == (403, True)
-    sender = await come_aboard(gateway, "sender", "owner", scopes=("send",))
+    sender = await sign_in_user(gateway, "sender", "owner", scopes=("send",))
     assert (await sender.get("/sessions")).status_code == 403
     assert "lacks the scope" in (await sender.get("/")).text
 
 
 @pytest.mark.spec("G3")
-async def test_a_task_is_paused_resumed_run_and_cancelled(gateway: Gateway, ada: Aboard, group: str) -> None:
+async def test_a_task_is_paused_resumed_run_and_cancelled(gateway: Gateway, ada: ConsoleUser, group: str) -> None:
     fleet = gateway.fleet
     task = (await fleet.send("Count the **containers**", kind="task", recurrence="0 6 * * *")).message_id
     page = text_of(await ada.get("/schedules"))
@@ -464,7 +464,7 @@ async def test_a_task_is_paused_resumed_run_and_cancelled(gateway: Gateway, ada:
 
 @pytest.mark.spec("G3")
 async def test_an_agent_is_made_and_changed_and_mistakes_are_told_beside_their_field(
-    gateway: Gateway, ada: Aboard
+    gateway: Gateway, ada: ConsoleUser
 ) -> None:
     fleet = gateway.fleet
     assert "No agent yet" in (await ada.get("/groups")).text
@@ -502,7 +502,7 @@ async def test_an_agent_is_made_and_changed_and_mistakes_are_told_beside_their_f
 @pytest.mark.spec("G3")
 @SQLITE_ONLY
 async def test_a_secret_of_an_agent_is_not_shown_and_stays_until_it_is_taken_away(
-    gateway: Gateway, ada: Aboard
+    gateway: Gateway, ada: ConsoleUser
 ) -> None:
     options = {"script": "hi", "api_key": "sk-1234"}
     await gateway.fleet.add_group(config={"provider_options": options})
@@ -518,7 +518,7 @@ async def test_a_secret_of_an_agent_is_not_shown_and_stays_until_it_is_taken_awa
 
 
 @pytest.mark.spec("G3")
-async def test_an_agent_is_wired_and_unwired(gateway: Gateway, ada: Aboard, group: str) -> None:
+async def test_an_agent_is_wired_and_unwired(gateway: Gateway, ada: ConsoleUser, group: str) -> None:
     fleet = gateway.fleet
     assert "No agent listens anywhere yet" in (await ada.get("/wirings")).text
     new = {"agent": "demo", "channel": "web", "chat": "lobby", "mention_only": "on", "strangers": "public"}
@@ -542,7 +542,7 @@ async def test_an_agent_is_wired_and_unwired(gateway: Gateway, ada: Aboard, grou
 
 
 @pytest.mark.spec("G3")
-async def test_the_overview_says_how_things_stand(gateway: Gateway, ada: Aboard, group: str) -> None:
+async def test_the_overview_says_how_things_stand(gateway: Gateway, ada: ConsoleUser, group: str) -> None:
     fleet = gateway.fleet
     quiet = text_of(await ada.get("/"))
     assert ("No turn is under way" in quiet, "No worker is there" in quiet) == (True, True)
@@ -560,7 +560,7 @@ async def test_the_overview_says_how_things_stand(gateway: Gateway, ada: Aboard,
 
 
 @pytest.mark.spec("G3")
-async def test_sessions_are_found_by_place_agent_state_and_id(gateway: Gateway, ada: Aboard, group: str) -> None:
+async def test_sessions_are_found_by_place_agent_state_and_id(gateway: Gateway, ada: ConsoleUser, group: str) -> None:
     fleet = gateway.fleet
     await fleet.add_group("other", "{texts}")
     for place in ("north-quay", "south_quay", "100%"):
@@ -585,7 +585,7 @@ async def test_sessions_are_found_by_place_agent_state_and_id(gateway: Gateway, 
 
 @pytest.mark.spec("G3")
 async def test_long_lists_go_on_page_by_page(
-    gateway: Gateway, ada: Aboard, group: str, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, ada: ConsoleUser, group: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for page in ("sessions", "audit"):
         monkeypatch.setattr(f"gateway.console.pages.{page}._SHOWN", 2)
@@ -604,7 +604,7 @@ async def test_long_lists_go_on_page_by_page(
 
 
 @pytest.mark.spec("G3")
-async def test_a_busy_fleet_is_told_in_numbers(gateway: Gateway, ada: Aboard) -> None:
+async def test_a_busy_fleet_is_told_in_numbers(gateway: Gateway, ada: ConsoleUser) -> None:
     await settle_in(gateway.fleet)
     redis = redis_client(gateway.fleet.runtime.settings.redis_url)
     message = {"headers": {"task": "messages.ingest"}, "properties": {"delivery_tag": "1"}, "body": ""}
@@ -641,7 +641,7 @@ async def test_a_busy_fleet_is_told_in_numbers(gateway: Gateway, ada: Aboard) ->
 @pytest.mark.spec("G3")
 @SQLITE_ONLY
 async def test_of_a_provider_is_said_what_is_missing_and_how_to_get_it(
-    gateway: Gateway, ada: Aboard, monkeypatch: pytest.MonkeyPatch
+    gateway: Gateway, ada: ConsoleUser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     registry = gateway.fleet.runtime.registry

@@ -23,7 +23,7 @@ from gateway.console.security import COOKIE
 from models import Approval, Audit, MessageIn, MessageOut, PendingQuestion, Rejected, Turn
 from models.sessions import evict
 from tests.support.cards import Launcher
-from tests.support.console_session import Aboard, come_aboard, text_of
+from tests.support.console_session import ConsoleUser, sign_in_user, text_of
 from tests.support.fleet import fleet_settings
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
 from tests.support.running_fleet import LivingFleet, living
@@ -118,7 +118,7 @@ class Reader:
         self.names: list[str] = []
 
     @asynccontextmanager
-    async def following(self, gateway: Gateway, person: Aboard, path: str) -> AsyncIterator[AsyncIterator[str]]:
+    async def following(self, gateway: Gateway, person: ConsoleUser, path: str) -> AsyncIterator[AsyncIterator[str]]:
         headers = {"Cookie": f"{COOKIE}={person.secret}", "Accept": "text/event-stream"}
         headers |= {"Last-Event-ID": self.last} if self.last else {}
         async with gateway.client.stream("GET", f"/console{path}", headers=headers) as response:
@@ -162,7 +162,7 @@ def ids_in(page: str) -> list[str]:
 
 @pytest.mark.spec("G3")
 async def test_a_session_is_shown_whole_without_any_script(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     asked = await dock.send("hello there", sender_name="Bo")
     page = await ada.get(f"/sessions/{asked.session_id}")
     assert page.status_code == 200
@@ -180,7 +180,7 @@ async def test_a_session_is_shown_whole_without_any_script(dock: Dock, gateway: 
 
 @pytest.mark.spec("G3")
 async def test_a_number_that_no_turn_can_have_is_not_found(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     asked = await dock.send("hello")
     for number in (2**31, 2**62, 2**63, 10**30, -1, -(10**30)):
         for path in (f"/turns/{number}", f"/messages/{number}", f"?before={number}", f"/earlier?before={number}"):
@@ -191,7 +191,7 @@ async def test_a_number_that_no_turn_can_have_is_not_found(dock: Dock, gateway: 
 
 @ONE_DATABASE
 async def test_of_a_very_long_answer_the_beginning_is_shown_as_it_is(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     asked = await dock.send("hello")
     await dock.fleet.execute(update(MessageOut).values(content={"text": "[" * 1_000_000}))
     page = await ada.get(f"/sessions/{asked.session_id}")
@@ -204,7 +204,7 @@ async def test_of_a_very_long_answer_the_beginning_is_shown_as_it_is(dock: Dock,
 async def test_a_stream_goes_on_after_the_gateway_was_restarted(dock: Dock) -> None:
     reader = Reader()
     async with gateway_to(dock.fleet) as gateway:
-        ada = await come_aboard(gateway)
+        ada = await sign_in_user(gateway)
         first = await dock.send("one")
         path = f"/sessions/{first.session_id}/stream"
         async with reader.following(gateway, ada, path) as events:
@@ -216,7 +216,7 @@ async def test_a_stream_goes_on_after_the_gateway_was_restarted(dock: Dock) -> N
             await reader.until(events, "<strong>two</strong>")
             await dock.fleet.send("three", sender_id="bo")
             await reader.until(events, "<strong>three</strong>")
-        page = await come_aboard(gateway, "cy")
+        page = await sign_in_user(gateway, "cy")
         assert sorted(reader.shown) == sorted(ids_in((await page.get(f"/sessions/{first.session_id}")).text))
     assert "You said: **three**" in reader.streamed
     assert all(part.count("entry-sent") <= 1 for part in reader.shown.values())
@@ -227,7 +227,7 @@ async def test_a_stream_ends_when_its_reader_signs_out(
     dock: Dock, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.http.api.streams.CHECK_SECONDS", 0.0)
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     asked = await dock.send("hello")
     reader = Reader()
     async with reader.following(gateway, ada, f"/sessions/{asked.session_id}/stream") as events:
@@ -244,7 +244,7 @@ async def test_a_stream_ends_when_its_reader_signs_out(
 
 @ONE_DATABASE
 async def test_what_is_said_in_a_session_is_taken_once(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     asked = await dock.send("hello")
     said = {"text": "more <b>please</b>", "key": "k1"}
     for _ in range(2):
@@ -261,7 +261,7 @@ async def test_what_is_said_in_a_session_is_taken_once(dock: Dock, gateway: Gate
 
 @ONE_DATABASE
 async def test_what_answers_a_question_is_said_to_have_done_so(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     asked = await dock.send("ask", "parked")
     said = {"text": "Tea", "key": "k1"}
     answer = await ada.post(f"/sessions/{asked.session_id}/say", said, Accept="application/json")
@@ -273,7 +273,7 @@ async def test_what_answers_a_question_is_said_to_have_done_so(dock: Dock, gatew
 
 @pytest.mark.spec("M15")
 async def test_a_turn_is_cancelled_a_session_reset_and_closed(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     asked = await dock.fleet.send("slow", sender_id="bo")
     await dock.turn(asked, "running")
     done = await ada.post(f"/sessions/{asked.session_id}/cancel", **HTMX)
@@ -289,7 +289,7 @@ async def test_a_turn_is_cancelled_a_session_reset_and_closed(dock: Dock, gatewa
 
 
 async def test_what_a_lost_worker_said_is_void(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     asked = await dock.fleet.send("slow", sender_id="bo")
     reader = Reader()
     async with reader.following(gateway, ada, f"/sessions/{asked.session_id}/stream") as events:
@@ -305,7 +305,7 @@ async def test_what_a_lost_worker_said_is_void(dock: Dock, gateway: Gateway) -> 
 
 @pytest.mark.spec("M10")
 async def test_exactly_what_was_shown_is_approved_once(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     asked = await dock.send("launch", "parked")
     [row] = await dock.fleet.rows(Approval, Approval.id)
     inbox = await ada.get("/inbox")
@@ -323,7 +323,7 @@ async def test_exactly_what_was_shown_is_approved_once(dock: Dock, gateway: Gate
 
 @ONE_DATABASE
 async def test_a_question_is_answered_by_its_button_or_in_words(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     for answer, heard in (("2", "You chose: Coffee."), ("a glass of <i>water</i>", "a glass of &lt;i&gt;water")):
         asked = await dock.send("ask", "parked", platform_id=heard[:9])
         [row] = [row for row in await dock.fleet.rows(PendingQuestion) if row.status == "pending"]
@@ -339,7 +339,7 @@ async def test_a_question_is_answered_by_its_button_or_in_words(dock: Dock, gate
 
 @pytest.mark.spec("M11")
 async def test_dead_letters_are_tried_again_elsewhere_and_put_away(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     for place in ("p1", "p2", "p3"):
         await dock.send(f"fail in {place}", "failed", platform_id=place)
     rows = {row.platform_id: row for row in await dock.fleet.inbox()}
@@ -365,8 +365,8 @@ async def _statuses(dock: Dock) -> dict[str, str]:
 
 @ONE_DATABASE
 async def test_undelivered_answers_are_sent_again_and_refused_input_is_for_owners(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
-    bo = await come_aboard(gateway, "bo", "admin", dock.group)
+    ada = await sign_in_user(gateway)
+    bo = await sign_in_user(gateway, "bo", "admin", dock.group)
     await dock.send("hello", channel_type="deaf", platform_id="x")
 
     async def given_up() -> Any:
@@ -386,7 +386,7 @@ def says(answer: httpx2.Response, words: str) -> bool:
 
 @pytest.mark.spec("M15")
 async def test_a_replay_stands_beside_its_original(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     asked = await dock.send("hello")
     order = {"turns": "1", "choice": "scripted script", "key": "k1"}
     made = await ada.post(f"/sessions/{asked.session_id}/replay", order)
@@ -411,7 +411,7 @@ async def test_a_replay_of_many_turns_comes_in_pages(
     dock: Dock, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.console.pages.replay.PAIRS", 1)
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     for text in ("hello", "and more"):
         asked = await dock.send(text)
 
@@ -430,8 +430,8 @@ async def test_a_replay_of_many_turns_comes_in_pages(
 
 @pytest.mark.spec("C2")
 async def test_a_member_chats_in_the_browser(dock: Dock, gateway: Gateway) -> None:
-    ada = await come_aboard(gateway, "ada", "member", dock.group)
-    eve = await come_aboard(gateway, "eve", "member")
+    ada = await sign_in_user(gateway, "ada", "member", dock.group)
+    eve = await sign_in_user(gateway, "eve", "member")
     await wire(dock.fleet, dock.group, "web", "ada", policy="strict")
     reader = Reader()
     async with reader.following(gateway, ada, "/chat/stream") as events:
@@ -463,9 +463,9 @@ async def test_a_member_chats_in_the_browser(dock: Dock, gateway: Gateway) -> No
 @ONE_DATABASE
 async def test_what_is_none_of_theirs_does_not_exist_for_them(dock: Dock, gateway: Gateway) -> None:
     other = await dock.fleet.add_group("other")
-    bo = await come_aboard(gateway, "bo", "admin", other)
-    member = await come_aboard(gateway, "cy", "member", dock.group)
-    reads = await come_aboard(gateway, "dee", scopes=("read",))
+    bo = await sign_in_user(gateway, "bo", "admin", other)
+    member = await sign_in_user(gateway, "cy", "member", dock.group)
+    reads = await sign_in_user(gateway, "dee", scopes=("read",))
     asked = await dock.send("launch", "parked")
     dead = await dock.send("fail", "failed", platform_id="p1")
     [approval] = await dock.fleet.rows(Approval)
@@ -486,7 +486,7 @@ async def test_what_is_none_of_theirs_does_not_exist_for_them(dock: Dock, gatewa
         assert (await bo.post(path, fields)).status_code == 404, path
         assert (await member.post(path, fields)).status_code in (403, 404), path
         assert (await reads.post(path, fields)).status_code == 403, path
-        owner = await come_aboard(gateway, "owner")
+        owner = await sign_in_user(gateway, "owner")
         assert (await owner.post(path, fields | {"csrf": "forged"})).status_code == 403, path
     assert says(await bo.get("/inbox"), "Nothing waits for you")
     assert await dock.acts() == []

@@ -10,7 +10,7 @@ from models import Approval, Audit
 from models.workflow_progress import progress_of
 from models.workflows import Stage, Workflow
 from tests.support.console_pages import HOSTILE_TEXT, INLINE_CODE
-from tests.support.console_session import Aboard, come_aboard, text_of
+from tests.support.console_session import ConsoleUser, sign_in_user, text_of
 from tests.support.database_kinds import SQLITE_ONLY
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
@@ -28,12 +28,12 @@ async def gateway(make_fleet: MakeFleet, tmp_path: Path) -> AsyncIterator[Gatewa
 
 
 @pytest.fixture
-async def ada(gateway: Gateway) -> Aboard:
+async def ada(gateway: Gateway) -> ConsoleUser:
     """An owner."""
-    return await come_aboard(gateway)
+    return await sign_in_user(gateway)
 
 
-async def test_the_list_says_how_each_workflow_stands(gateway: Gateway, ada: Aboard) -> None:
+async def test_the_list_says_how_each_workflow_stands(gateway: Gateway, ada: ConsoleUser) -> None:
     assert "longshore foreman run" in (await ada.get("/workflows")).text
     told: dict[State, tuple[str, ...]] = {
         "planning": ("running", "planning", "–"),
@@ -58,7 +58,9 @@ async def test_the_list_says_how_each_workflow_stands(gateway: Gateway, ada: Abo
     assert (ids["failed"] in failed, ids["running"] in failed, "every 5s" in failed) == (True, False, False)
 
 
-async def test_the_list_goes_on_page_by_page(gateway: Gateway, ada: Aboard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_list_goes_on_page_by_page(
+    gateway: Gateway, ada: ConsoleUser, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("gateway.console.pages.workflows._SHOWN", 2)
     ids = [(await put_workflow(gateway.fleet, "planning")).id for _ in range(5)]
     seen: list[str] = []
@@ -77,7 +79,7 @@ async def test_progress_of_no_workflow_is_nothing(gateway: Gateway) -> None:
 
 @pytest.mark.parametrize("state", STATES)
 async def test_every_state_has_its_board_and_only_what_runs_is_fetched_again(
-    gateway: Gateway, ada: Aboard, state: State
+    gateway: Gateway, ada: ConsoleUser, state: State
 ) -> None:
     rows = await put_workflow(gateway.fleet, state)
     page = await ada.get(f"/workflows/{rows.id}")
@@ -109,7 +111,7 @@ async def test_every_state_has_its_board_and_only_what_runs_is_fetched_again(
         assert said in words, said
 
 
-async def test_a_card_tells_its_task_and_each_step_what_it_came_to(gateway: Gateway, ada: Aboard) -> None:
+async def test_a_card_tells_its_task_and_each_step_what_it_came_to(gateway: Gateway, ada: ConsoleUser) -> None:
     rows = await put_workflow(gateway.fleet, "negative")
     page = text_of(await ada.get(f"/workflows/{rows.id}"))
     for said in ("Accepted if make test passes", "Without no new dependency", "codex, reviewed by gemini", "$0.63"):
@@ -135,7 +137,7 @@ async def test_a_card_tells_its_task_and_each_step_what_it_came_to(gateway: Gate
     assert f"/console/workflows/{rows.id}" in session.text
 
 
-async def test_what_agents_and_repositories_say_does_nothing(gateway: Gateway, ada: Aboard) -> None:
+async def test_what_agents_and_repositories_say_does_nothing(gateway: Gateway, ada: ConsoleUser) -> None:
     hostile = f"{HOSTILE_TEXT}[x](javascript:alert(3)){HIDDEN}"
     for state in ("negative", "asking", "waiting", "failed", "completed"):
         rows = await put_workflow(gateway.fleet, state, word=hostile)
@@ -153,7 +155,7 @@ async def test_what_agents_and_repositories_say_does_nothing(gateway: Gateway, a
 
 
 @SQLITE_ONLY
-async def test_an_address_that_is_none_of_the_web_is_no_link(gateway: Gateway, ada: Aboard) -> None:
+async def test_an_address_that_is_none_of_the_web_is_no_link(gateway: Gateway, ada: ConsoleUser) -> None:
     rows = await put_workflow(gateway.fleet, "running")
     for url, leads in (
         ("https://git.example/pull/7", True),
@@ -165,12 +167,12 @@ async def test_an_address_that_is_none_of_the_web_is_no_link(gateway: Gateway, a
         assert (url in page, f'href="{url}"' in page) == (True, leads)
 
 
-async def test_a_workflow_is_there_for_those_who_oversee_its_agent(gateway: Gateway, ada: Aboard) -> None:
+async def test_a_workflow_is_there_for_those_who_oversee_its_agent(gateway: Gateway, ada: ConsoleUser) -> None:
     fleet = gateway.fleet
     theirs = await put_workflow(fleet, "waiting", folder="demo")
     other = await put_workflow(fleet, "waiting", folder="secretive", word="hush")
-    grace = await come_aboard(gateway, "grace", "admin", theirs.group_id)
-    lin = await come_aboard(gateway, "lin", "member", theirs.group_id)
+    grace = await sign_in_user(gateway, "grace", "admin", theirs.group_id)
+    lin = await sign_in_user(gateway, "lin", "member", theirs.group_id)
     assert other.id in (await ada.get("/workflows")).text
     listed = (await grace.get("/workflows")).text
     assert (theirs.id in listed, other.id in listed, "hush" in listed) == (True, False, False)
@@ -191,7 +193,7 @@ async def test_a_workflow_is_there_for_those_who_oversee_its_agent(gateway: Gate
 
 @SQLITE_ONLY
 async def test_who_may_only_look_has_no_buttons(gateway: Gateway) -> None:
-    reader = await come_aboard(gateway, "reader", "owner", scopes=("read",))
+    reader = await sign_in_user(gateway, "reader", "owner", scopes=("read",))
     for state in ("waiting", "asking", "failed"):
         rows = await put_workflow(gateway.fleet, state)
         page = (await reader.get(f"/workflows/{rows.id}")).text
@@ -203,7 +205,7 @@ async def test_who_may_only_look_has_no_buttons(gateway: Gateway) -> None:
             assert "your sign-in may not decide" in page
 
 
-async def test_a_workflow_is_cancelled_and_goes_on_by_its_buttons(gateway: Gateway, ada: Aboard) -> None:
+async def test_a_workflow_is_cancelled_and_goes_on_by_its_buttons(gateway: Gateway, ada: ConsoleUser) -> None:
     fleet = gateway.fleet
     rows = await put_workflow(fleet, "negative")
     cancelled = await ada.post(f"/workflows/{rows.id}/cancel")
@@ -219,7 +221,7 @@ async def test_a_workflow_is_cancelled_and_goes_on_by_its_buttons(gateway: Gatew
     assert acts == [("web:ada", f"workflow.{act}", rows.id) for act in ("cancel", "restart")]
 
 
-async def test_an_approval_is_decided_on_the_board_and_only_as_it_was_shown(gateway: Gateway, ada: Aboard) -> None:
+async def test_an_approval_is_decided_on_the_board_and_only_as_it_was_shown(gateway: Gateway, ada: ConsoleUser) -> None:
     rows = await put_workflow(gateway.fleet, "waiting")
     page = (await ada.get(f"/workflows/{rows.id}")).text
     assert MERGED in page
@@ -240,7 +242,7 @@ async def test_an_approval_is_decided_on_the_board_and_only_as_it_was_shown(gate
 
 
 @SQLITE_ONLY
-async def test_long_outputs_are_not_in_what_is_fetched_again_and_again(gateway: Gateway, ada: Aboard) -> None:
+async def test_long_outputs_are_not_in_what_is_fetched_again_and_again(gateway: Gateway, ada: ConsoleUser) -> None:
     rows = await put_workflow(gateway.fleet, "running")
     log = "x" * 300_000 + "the end"
     diff = "diff --git a/x b/x\n@@ -0,0 +1,9000 @@\n" + "+long\n" * 9000
@@ -253,7 +255,7 @@ async def test_long_outputs_are_not_in_what_is_fetched_again_and_again(gateway: 
     assert ("the end" in whole, len(whole) < 600_000, "not shown here" in whole) == (True, True, True)
 
 
-async def test_a_change_of_a_file_that_is_no_text_is_shown(gateway: Gateway, ada: Aboard) -> None:
+async def test_a_change_of_a_file_that_is_no_text_is_shown(gateway: Gateway, ada: ConsoleUser) -> None:
     rows = await put_workflow(gateway.fleet, "running")
     files = [{"path": "logo.png", "added": None, "removed": None}, {"path": "x.py", "added": 3, "removed": 1}]
     check = await rows.do("check", checked() | {"files": files}, "totals")

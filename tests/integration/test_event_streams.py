@@ -18,7 +18,7 @@ from models import Token, UserRole
 from models.base import new_id, now
 from models.errors import DatabaseDownError
 from models.tokens import DEFAULT_SCOPES, Scope, new_token
-from tests.support.console_session import come_aboard
+from tests.support.console_session import sign_in_user
 from tests.support.event_source import EventSource, Sent, event_source
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
@@ -188,7 +188,7 @@ async def test_streams_of_one_user_are_counted_over_all_addresses_tokens_and_bro
         for path in (lookout.path, "/v1/events", "/web/boss/events"):
             assert await lookout.status(path, boss) == 429
         assert await lookout.status(lookout.path, await lookout.token("boss", "owner", "demo")) == 429
-        browsers = [await come_aboard(lookout.gateway, "boss") for _ in range(2)]
+        browsers = [await sign_in_user(lookout.gateway, "boss") for _ in range(2)]
         for browser, path in zip(browsers, (f"/sessions/{lookout.session_id}/stream", "/chat/stream"), strict=True):
             assert (await browser.glance(path)).status_code == 429
         assert await lookout.status(lookout.path, await lookout.token("ada")) == 200

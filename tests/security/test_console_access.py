@@ -19,7 +19,7 @@ from models import AgentGroup, Approval, Audit, PendingQuestion, Wiring, Workflo
 from models.people import AgentGroupMember
 from models.tokens import SCOPES
 from tests.support.api_seeds import seed
-from tests.support.console_session import Aboard, come_aboard
+from tests.support.console_session import ConsoleUser, sign_in_user
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 
@@ -93,7 +93,7 @@ async def ids(gateway: Gateway) -> dict[str, str]:
     return ids | {"payload_hash": approval.payload_hash}
 
 
-async def knock(person: Aboard, route: Route, ids: dict[str, str]) -> httpx2.Response:
+async def knock(person: ConsoleUser, route: Route, ids: dict[str, str]) -> httpx2.Response:
     path, fields = route.filled(ids)
     return await (person.glance(path) if route.method == "GET" else person.post(path, fields))
 
@@ -115,9 +115,9 @@ async def test_what_is_none_of_their_business_is_shown_to_nobody_and_stays_as_it
 ) -> None:
     elsewhere = await gateway.fleet.add_group("elsewhere")
     people = [
-        await come_aboard(gateway, "eve", "member"),
-        await come_aboard(gateway, "mia", "member"),
-        await come_aboard(gateway, "ada", "admin", elsewhere),
+        await sign_in_user(gateway, "eve", "member"),
+        await sign_in_user(gateway, "mia", "member"),
+        await sign_in_user(gateway, "ada", "admin", elsewhere),
     ]
     await gateway.fleet.insert(
         AgentGroupMember, {"user_id": "web:mia", "agent_group_id": ids["group"], "added_by": "cli"}
@@ -140,10 +140,10 @@ async def test_a_sign_in_is_good_for_its_scopes_only(
 ) -> None:
     """Of owners, so that nothing but the scope stands in the way."""
     lacking = {
-        scope: await come_aboard(gateway, f"no-{scope}", scopes=tuple(one for one in SCOPES if one != scope))
+        scope: await sign_in_user(gateway, f"no-{scope}", scopes=tuple(one for one in SCOPES if one != scope))
         for scope in SCOPES
     }
-    nothing = await come_aboard(gateway, "nothing", scopes=())
+    nothing = await sign_in_user(gateway, "nothing", scopes=())
     before, asked = await everything(gateway, ids), set()
     for route in routes:
         if route.path in (*NOT_ASKED, "/", "/counts"):
@@ -166,7 +166,7 @@ async def test_what_no_browser_sends_breaks_nothing(
     odd: str, gateway: Gateway, routes: list[Route], ids: dict[str, str]
 ) -> None:
     """By an owner: whatever stands in a field, an address or a query is taken or refused, and nothing is at a loss."""
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     query = urlencode(dict.fromkeys(("after", "before", "agent", "q", "status", "days", "code"), odd))
     answers = []
     for route in routes:

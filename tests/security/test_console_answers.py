@@ -11,7 +11,7 @@ from sqlalchemy import update
 from models import PendingQuestion
 from tests.support.api_callers import caller
 from tests.support.api_seeds import seed
-from tests.support.console_session import come_aboard
+from tests.support.console_session import sign_in_user
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 
@@ -42,7 +42,7 @@ async def answer_of(gateway: Gateway) -> str:
 
 async def test_a_button_answers_what_it_says(gateway: Gateway) -> None:
     ids = await seed(gateway.fleet, "demo", "tide")
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     for number, value in enumerate(VALUES):
         await ask(gateway, ids["question_id"])
         page = (await ada.get("/inbox")).text
@@ -64,7 +64,7 @@ async def test_words_are_an_option_before_a_number_is(gateway: Gateway) -> None:
 
 async def test_there_is_no_option_beyond_the_last(gateway: Gateway) -> None:
     ids = await seed(gateway.fleet, "demo", "tide")
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     await ask(gateway, ids["question_id"])
     for fields in ({"option": "0"}, {"option": "6"}, {"option": "-1"}, {}, {"answer": ""}):
         assert (await ada.post(f"/inbox/questions/{ids['question_id']}", fields)).status_code in (409, 422), fields

@@ -16,7 +16,7 @@ from gateway.console.rendering.texts import marked, spoken
 from models import MessageIn, Session, Turn, Wiring
 from models.people import remember_user
 from models.sign_ins import new_secret
-from tests.support.console_session import come_aboard
+from tests.support.console_session import sign_in_user
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
 from workers.events import redis_client
@@ -60,7 +60,7 @@ def test_what_joins_emoji_joins_nothing_else_where_each_character_counts() -> No
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 async def test_no_page_lets_a_name_or_a_text_turn_around(gateway: Gateway) -> None:
     fleet = gateway.fleet
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     agent = await fleet.add_group("demo", "{texts}", name=TURNED, model=TURNED, config={"fallbacks": [TURNED]})
     await wire(fleet, agent, "web", TURNED)
     await fleet.execute(update(Wiring).values(trigger_rules={"pattern": TURNED, "includeSenders": [TURNED]}))
@@ -71,7 +71,7 @@ async def test_no_page_lets_a_name_or_a_text_turn_around(gateway: Gateway) -> No
     task = await fleet.send(TURNED, kind="task", recurrence="0 6 * * *")
     await fleet.execute(update(MessageIn).where(MessageIn.id == task.message_id).values(error=TURNED))
     await fleet.db.transact(lambda conn: remember_user(conn, "web:eve", "web", TURNED))
-    await come_aboard(gateway, TURNED, "admin")
+    await sign_in_user(gateway, TURNED, "admin")
     wired = await ada.post("/wirings/new", {"agent": "demo", "channel": "web", "chat": TURNED})
     [wiring] = await fleet.rows(Wiring)
     paths = ("/", "/sessions", "/schedules", "/usage", "/groups", "/wirings", "/people", "/audit", "/inbox", "/dead")
@@ -91,7 +91,7 @@ def _read(html: str) -> str:
 @pytest.mark.spec("G1", "G3")
 @pytest.mark.parametrize("database_kind", ["sqlite"], indirect=True)
 async def test_a_command_to_copy_is_one_command_whatever_a_producer_has_named(gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     stray = f"mesages-{new_secret()}'; touch taken; '"
     client = redis_client(gateway.fleet.runtime.settings.redis_url)
     message = {"headers": {"task": "messages.ingest"}, "properties": {"delivery_tag": "1"}, "body": ""}

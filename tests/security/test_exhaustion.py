@@ -9,7 +9,7 @@ import pytest
 from gateway.http import waiting
 from tests.support.api_callers import caller
 from tests.support.api_seeds import seed
-from tests.support.console_session import come_aboard
+from tests.support.console_session import sign_in_user
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 
@@ -41,7 +41,7 @@ async def test_long_forms_are_read_of_nobody_who_is_not_signed_in(gateway: Gatew
 
 async def test_who_is_signed_in_says_as_much_as_they_like(gateway: Gateway) -> None:
     names = await seed(gateway.fleet, "demo", "tide")
-    ada = await come_aboard(gateway, "ada", "admin", names["group"])
+    ada = await sign_in_user(gateway, "ada", "admin", names["group"])
     long = "ё" * 100_000  # six signs each, on the way
     said = await ada.post(f"/sessions/{names['session_id']}/say", {"text": long, "key": "k"})
     assert said.status_code == 303

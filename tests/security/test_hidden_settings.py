@@ -9,7 +9,7 @@ import pytest
 
 from models import AgentGroup
 from tests.support.api_callers import caller
-from tests.support.console_session import come_aboard, text_of
+from tests.support.console_session import sign_in_user, text_of
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 
@@ -52,7 +52,7 @@ without: [clock]
 
 
 async def test_a_secret_stays_when_something_beside_it_is_changed(gateway: Gateway) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     form = {"name": "demo", "provider": "acp", "options": TYPED_OPTIONS, "policy": TYPED_POLICY}
     answer = await ada.post("/groups/demo", form)
     assert "Saved" in text_of(answer), text_of(answer)
@@ -75,7 +75,7 @@ async def test_a_secret_stays_when_something_beside_it_is_changed(gateway: Gatew
     ],
 )
 async def test_what_is_shown_instead_of_a_secret_is_never_kept_as_one(gateway: Gateway, field: str, typed: str) -> None:
-    ada = await come_aboard(gateway)
+    ada = await sign_in_user(gateway)
     shown = {"name": "demo", "provider": "acp", "options": TYPED_OPTIONS, "policy": TYPED_POLICY}
     answer = await ada.post("/groups/demo", shown | {field: typed})
     assert (answer.status_code, "is only what is shown" in text_of(answer)) == (422, True)
@@ -116,6 +116,6 @@ async def test_an_admin_who_looks_reads_no_secret_however_it_is_called(
 ) -> None:
     group = await gateway.fleet.add_group("ann", config={"provider_options": options})
     admin = await caller(gateway, "ada", "admin", group)
-    page = await (await come_aboard(gateway, "bo", "admin", group)).get("/groups/ann")
+    page = await (await sign_in_user(gateway, "bo", "admin", group)).get("/groups/ann")
     for text in (str(await admin.get("/v1/groups/ann")), page.text):
         assert ("hunter2" in text, "aHVudGVyMg" in text) == (False, False)

@@ -10,7 +10,7 @@ from models import Approval, MessageIn, PendingQuestion
 from models.tokens import Scope
 from tests.support.api_callers import Caller, caller
 from tests.support.cards import SCRIPT as LAUNCH
-from tests.support.console_session import come_aboard
+from tests.support.console_session import sign_in_user
 from tests.support.open_gateway import Gateway, wire
 from workers.consent.requests import code_of
 
@@ -114,11 +114,11 @@ async def test_what_an_agent_offers_is_said_with_the_scope_to_talk(gateway: Gate
 async def test_a_browser_that_may_only_talk_decides_nothing(gateway: Gateway) -> None:
     narrow = await crm(gateway, LAUNCH, "send")
     token = await begin(gateway, narrow)
-    browser = await come_aboard(gateway, "crm", "member", scopes=("send",))
+    browser = await sign_in_user(gateway, "crm", "member", scopes=("send",))
     assert "decide" in (await browser.post("/chat/press", {"token": token})).text
     await browser.post("/chat/say", {"text": f"approve {code_of((await approval(gateway)).id)}", "key": "k"})
     assert (await approval(gateway)).status == "pending"
-    able = await come_aboard(gateway, "crm", "member", scopes=("send", "decide"))
+    able = await sign_in_user(gateway, "crm", "member", scopes=("send", "decide"))
     await able.post("/chat/press", {"token": token})
     assert (await approval(gateway)).status == "approved"
 

@@ -15,7 +15,7 @@ from gateway.cli.main import app
 from gateway.doctor import examine
 from models.fleet import note_limited
 from tests.support.api_callers import caller
-from tests.support.console_session import come_aboard
+from tests.support.console_session import sign_in_user
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import gateway_to, registry_with
 
@@ -53,7 +53,7 @@ async def test_a_secret_in_what_a_provider_says_is_shown_at_no_door(
     async with gateway_to(fleet) as gateway:
         shown = {
             "api": (await (await caller(gateway, "olga", "owner")).ask("GET", "/v1/providers")).text,
-            "console": (await (await come_aboard(gateway)).get("/providers/list")).text,
+            "console": (await (await sign_in_user(gateway)).get("/providers/list")).text,
         }
     for words in (["providers"], ["providers", "--json"]):
         shown[" ".join(words)] = (await asyncio.to_thread(CliRunner().invoke, app, words)).stdout

@@ -17,7 +17,7 @@ from gateway.http.rates import Rate, Rates
 from models.errors import DatabaseDownError
 from models.tokens import new_token
 from tests.support.api_callers import caller
-from tests.support.console_session import come_aboard
+from tests.support.console_session import sign_in_user
 from tests.support.fleet import MakeFleet
 from tests.support.open_gateway import Gateway, gateway_to, registry_with
 from workers.events import redis_client
@@ -139,7 +139,7 @@ async def test_a_token_is_the_same_however_it_is_written(make_fleet: MakeFleet, 
 async def test_guesses_behind_a_proxy_lock_nobody_out(make_fleet: MakeFleet, tmp_path: Path) -> None:
     fleet = await make_fleet(registry_with(tmp_path), address_rate=0.01)
     async with gateway_to(fleet) as gateway:
-        ada, bob = await caller(gateway, "ada", "owner"), await come_aboard(gateway, "bob")
+        ada, bob = await caller(gateway, "ada", "owner"), await sign_in_user(gateway, "bob")
         proxy, elsewhere = At(gateway), At(gateway)
         async with proxy.client, elsewhere.client:
             wrong = [(await proxy.get("/v1/groups", new_token())).status_code for _ in range(5)]

@@ -7,7 +7,7 @@ import pytest
 from models import MessageIn
 from tests.support.api_callers import caller
 from tests.support.api_seeds import seed
-from tests.support.console_session import come_aboard
+from tests.support.console_session import sign_in_user
 from tests.support.open_gateway import Gateway
 from workers import access
 from workers.access import Act, Standing
@@ -23,7 +23,7 @@ async def test_who_may_look_and_not_act_is_told_so_at_both_doors(
     names = await seed(gateway.fleet, "demo", "tide")
     session, task, wiring = (names[f"{what}_id"] for what in ("session", "task", "wiring"))
     api = await caller(gateway, "api", "admin", names["group"])
-    ada = await come_aboard(gateway, "ada", "admin", names["group"])
+    ada = await sign_in_user(gateway, "ada", "admin", names["group"])
     # As it is, whoever may look may act: that is for the table to say, and for no door.
     for act in (Act.OPERATE, Act.PRODUCE):
         monkeypatch.setitem(access.NEEDED, act, Standing.OWNER)

@@ -17,7 +17,7 @@ from adapters.registry import Drivers
 from adapters.tool_port import Tool
 from models import Turn
 from tests.support.cards import Launcher
-from tests.support.console_session import Aboard, come_aboard
+from tests.support.console_session import ConsoleUser, sign_in_user
 from tests.support.fleet import fleet_settings
 from tests.support.open_gateway import Gateway, gateway_to, registry_with, wire
 from tests.support.running_fleet import LivingFleet, living
@@ -35,7 +35,7 @@ class SpareProvider(ScriptedProvider):
 class Scene:
     """`ada` is an owner, and is signed in. Asked for before the browser: it must outlive the pages that watch it."""
 
-    def __init__(self, fleet: LivingFleet, gateway: Gateway, ada: Aboard) -> None:
+    def __init__(self, fleet: LivingFleet, gateway: Gateway, ada: ConsoleUser) -> None:
         self.fleet = fleet
         self.gateway = gateway
         self.ada = ada
@@ -68,7 +68,7 @@ async def open_scene(fleet: LivingFleet, script: str, pace: float) -> AsyncItera
     group = await fleet.add_group(config={"provider_options": {"script": script, "pace": pace}})
     await wire(fleet, group, "web", "ada")
     async with gateway_to(fleet) as gateway:
-        yield Scene(fleet, gateway, await come_aboard(gateway))
+        yield Scene(fleet, gateway, await sign_in_user(gateway))
 
 
 async def send_chat_message(page: Page, text: str) -> None:

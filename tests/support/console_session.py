@@ -22,7 +22,7 @@ from tests.support.open_gateway import Gateway, gateway_to, registry_with
 Role = Literal["owner", "admin", "member"]
 
 
-class Aboard:
+class ConsoleUser:
     """Somebody whose browser is signed in. `get` and `post` are what it would send from a page of ours."""
 
     def __init__(self, gateway: Gateway, name: str, secret: str) -> None:
@@ -50,8 +50,8 @@ class Aboard:
             f"/console{path}", data={CSRF_FIELD: self.csrf} | dict(fields or {}), headers=said
         )
 
-    async def sit_down(self, page: Page, path: str = "/") -> None:
-        """In a browser's page, at a page of the console."""
+    async def open_page(self, page: Page, path: str = "/") -> None:
+        """Show a page of the console in a browser, signed in."""
         host = urlsplit(self.base).hostname or ""
         await page.context.add_cookies(
             [{"name": COOKIE, "value": self.secret, "domain": host, "path": "/console", "httpOnly": True}]
@@ -63,13 +63,13 @@ class Aboard:
         return {"Cookie": f"{COOKIE}={self.secret}", "Accept": "text/html"}
 
 
-async def come_aboard(
+async def sign_in_user(
     gateway: Gateway,
     name: str = "ada",
     role: Role = "owner",
     agent: str | None = None,
     scopes: tuple[Scope, ...] = tuple(SCOPES),
-) -> Aboard:
+) -> ConsoleUser:
     """`agent`: the id of the agent group that a member, or an admin of one agent, has to do with."""
     secret, user_id = new_secret(), f"web:{name}"
 
@@ -82,7 +82,7 @@ async def come_aboard(
         assert await use_link(conn, link, secret)
 
     await gateway.fleet.db.transact(work)
-    return Aboard(gateway, name, secret)
+    return ConsoleUser(gateway, name, secret)
 
 
 @asynccontextmanager

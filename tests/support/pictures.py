@@ -14,7 +14,7 @@ from playwright.async_api import Page
 from adapters.model_port import Allowance
 from models import PendingQuestion, schema
 from tests.support.browser import DESK, open_browser
-from tests.support.console_session import Aboard, come_aboard, console_gateway
+from tests.support.console_session import ConsoleUser, console_gateway, sign_in_user
 from tests.support.open_gateway import Gateway
 from tests.support.sample_fleet import settle_in
 from tests.support.servers import Valkey, private_folder
@@ -42,7 +42,7 @@ async def take(folder: Path, work: Path, redis_url: str) -> None:
     database = f"sqlite:///{work}/longshore.db"
     schema.migrate(database)
     async with console_gateway(database, redis_url, work) as gateway, open_browser() as browsing:
-        ada = await come_aboard(gateway)
+        ada = await sign_in_user(gateway)
         await settle_in(gateway.fleet)
         await _limits(redis_url)
         [session] = [row.session_id for row in await gateway.fleet.rows(PendingQuestion)]
@@ -53,11 +53,11 @@ async def take(folder: Path, work: Path, redis_url: str) -> None:
         await _take_board(await browsing.open(), ada, gateway, folder / "workflow.png")
 
 
-async def _take_board(page: Page, ada: Aboard, gateway: Gateway, to: Path) -> None:
+async def _take_board(page: Page, ada: ConsoleUser, gateway: Gateway, to: Path) -> None:
     """The last one: a workflow is work of agents too, and would be on the pages before."""
     workflow = await put_workflow(gateway.fleet, "negative", folder="harbourmaster")
     await page.set_viewport_size({"width": DESK["width"], "height": 1200})
-    await ada.sit_down(page, f"/workflows/{workflow.id}")
+    await ada.open_page(page, f"/workflows/{workflow.id}")
     await page.locator("#task-totals > summary").click()
     await page.locator("#task-totals .finding").first.wait_for()
     await page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
@@ -76,8 +76,8 @@ async def _limits(redis_url: str) -> None:
         await client.aclose()
 
 
-async def _take(page: Page, ada: Aboard, path: str, to: Path) -> None:
-    await ada.sit_down(page, path)
+async def _take(page: Page, ada: ConsoleUser, path: str, to: Path) -> None:
+    await ada.open_page(page, path)
     if path == "/providers":
         await page.locator("#providers .wide").wait_for()
     await page.locator("#count-inbox:not(:empty)").wait_for(state="attached")
