@@ -3,8 +3,8 @@
 from contextlib import AsyncExitStack
 
 from adapters.events import Progress
+from adapters.model_port import AnyProvider
 from adapters.policy import Policy
-from adapters.registry import AnyProvider
 from adapters.station import ProgramProvider
 from adapters.tool_port import Beside
 from adapters.workspace import Workspace

@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import select, update
 
 from adapters.errors import ErrorClass, ProviderError
+from adapters.model_port import AnyProvider
 from adapters.providers import instrumentation
-from adapters.registry import AnyProvider, Drivers, Registry
+from adapters.registry import Drivers, Registry
 from models import Approval, PendingQuestion, ProgramState, ProviderHealth, Session, Step, Turn, Usage
 from models.base import now
 from tests.support.directive_provider import Diarist, DiaristQuery
