@@ -9,7 +9,7 @@ from adapters.station import ProgramProvider
 from adapters.tool_port import Beside
 from adapters.workspace import Workspace
 from workers.actions.caller import Caller
-from workers.consent.approvals import Consent
+from workers.consent.risky_calls import Consent
 from workers.journal import Journal
 from workers.opening import OpenedTurn
 from workers.programs import OWN_TOOLS

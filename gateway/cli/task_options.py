@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT
+from adapters.task_limits import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT
 from gateway.cli.desk import fail
 from gateway.cli.moments import MomentError, parse_moment, parse_span
 from models.groups import find_place

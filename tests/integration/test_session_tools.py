@@ -30,10 +30,10 @@ from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Call as ModelCall
 from tests.support.model_api import ModelApi, reply, rule, script
 from workers import ending
-from workers.actions.sessions import begin_anew
 from workers.ending import Ending
 from workers.operations.replays import replay
 from workers.operations.sessions import reset as reset_session
+from workers.session_reset import begin_anew
 
 pytestmark = pytest.mark.both_databases
 

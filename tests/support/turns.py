@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from adapters.policy import parse_policy
 from tests.support.fleet import Fleet
 from workers.actions.caller import Caller
-from workers.consent.approvals import Consent
+from workers.consent.risky_calls import Consent
 from workers.journal import Journal
 from workers.loop import current_job
 from workers.opening import OpenedTurn, open_next
