@@ -5,12 +5,11 @@ refuses with `RefusedError`, whose text is for whoever sent the message. Who com
 first; the command line and producers are the operator's own."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Literal
 
 import structlog
-from pydantic import BaseModel, Field
 from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -51,7 +50,8 @@ ATTEMPTS: Final = 3  # at one message, if what it was judged by changes meanwhil
 OLDEST: Final = timedelta(days=1)
 
 
-class Accepted(BaseModel):
+@dataclass(kw_only=True)
+class Accepted:
     """What a producer learns: the id to follow; and what the door it came through has to ring for."""
 
     message_id: str
@@ -65,10 +65,10 @@ class Accepted(BaseModel):
     wake_provider: str | None = None
     interrupts: bool = False
     # What else it set off: sessions with their providers, what the fleet says to people, and what was given up.
-    wakes: list[tuple[str, str]] = Field(default_factory=list)
-    deliveries: list[str] = Field(default_factory=list)
-    stopped: list[str] = Field(default_factory=list)
-    events: list[Envelope] = Field(default_factory=list)
+    wakes: list[tuple[str, str]] = field(default_factory=list)
+    deliveries: list[str] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+    events: list[Envelope] = field(default_factory=list)
 
     def ring(self, bells: Bells) -> None:
         """After the commit: wake whoever must be woken."""
