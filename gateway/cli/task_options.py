@@ -16,7 +16,7 @@ from models.series import CatchUp, Overlap
 from scheduler.recurrence import RecurrenceError, check_recurrence, check_timezone
 from scheduler.words import when
 from workers.operations.group_settings import DEFAULT, NONE, GroupSettingsError, parse_budget
-from workers.timetable import GRACE
+from workers.task_dates import GRACE
 
 UTC_NAME: Final = "UTC"
 LAST_YEAR: Final = 2999

@@ -5,11 +5,12 @@ pressed, and whether that person may choose is looked up now. What is not ours i
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.channel_port import ButtonPress, InboundMessage
 from models.base import AnyRow, storable
 from models.cards import cards_by_code, find_card, open_cards, token
 from models.consent import find_question
@@ -24,9 +25,6 @@ from workers.consent.requests import APPROVE, code_of
 from workers.front_desk import key_of
 from workers.house import Done
 from workers.refusals import RefusedError
-
-if TYPE_CHECKING:
-    from adapters.channel_port import ButtonPress, InboundMessage
 
 NOT_OURS: Final = "This button does nothing here."
 NARROW: Final = (
@@ -43,11 +41,11 @@ class Said(Done):
     """A press that is a message to the agent whose card it was: the door takes it in like any other of that person's.
     `agent_group_id` None: the wirings of the place decide, since the conversation is not named by the place alone."""
 
-    message: "InboundMessage"
+    message: InboundMessage
     agent_group_id: str | None
 
 
-async def press(db: Database, channel_type: str, pressed: "ButtonPress", *, may_decide: bool = True) -> Done:
+async def press(db: Database, channel_type: str, pressed: ButtonPress, *, may_decide: bool = True) -> Done:
     """Do what a button says, if it is one of ours, in its own place, in time, and pressed by somebody who may; returns
     what they are told. `may_decide` False: what they came in with is good for talking only."""
     found = _TOKEN.fullmatch(pressed.token)
@@ -84,11 +82,8 @@ async def _choose(conn: AsyncConnection, card: AnyRow, option: dict[str, Any], u
     return Done(f"Thank you: {quoted(option['label'])}", [wake], answered.deliveries)
 
 
-async def _say(conn: AsyncConnection, card: AnyRow, number: int, pressed: "ButtonPress", user_id: str) -> Said:
+async def _say(conn: AsyncConnection, card: AnyRow, number: int, pressed: ButtonPress, user_id: str) -> Said:
     """What the agent offers is said by whoever presses it, once by each."""
-    # Imported here: who answers by words needs no port of channels.
-    from adapters.channel_port import InboundMessage
-
     option = card.options[number - 1]
     session = (await conn.execute(select(Session.__table__).where(Session.id == card.session_id))).one()
     message = InboundMessage(

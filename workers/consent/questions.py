@@ -2,11 +2,12 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from adapters.actions import Ask
 from models.audit import note
 from models.base import AnyRow
 from models.card_endings import question_words
@@ -21,9 +22,6 @@ from models.upsert import insert_ignoring
 from workers.access import Act, may, user_id_of
 from workers.refusals import RefusedError
 
-if TYPE_CHECKING:
-    from adapters.actions import Ask
-
 
 @dataclass(frozen=True)
 class Answered:
@@ -34,7 +32,7 @@ class Answered:
     deliveries: list[str] = field(default_factory=list)
 
 
-def stored_question(question: "Ask") -> dict[str, Any]:
+def stored_question(question: Ask) -> dict[str, Any]:
     return {
         "title": question.title,
         "text": question.text,
@@ -44,7 +42,7 @@ def stored_question(question: "Ask") -> dict[str, Any]:
     }
 
 
-def question_content(question: "Ask", question_id: str, card_id: str) -> dict[str, Any]:
+def question_content(question: Ask, question_id: str, card_id: str) -> dict[str, Any]:
     """The message that asks: a button for each option."""
     stored = stored_question(question)
     content: dict[str, Any] = {"text": question_words(stored), "question": {"id": question_id, **stored}}
@@ -55,7 +53,7 @@ def question_content(question: "Ask", question_id: str, card_id: str) -> dict[st
     return content
 
 
-async def ask(conn: AsyncConnection, question: "Ask", question_id: str, card_id: str, row: dict[str, Any]) -> None:
+async def ask(conn: AsyncConnection, question: Ask, question_id: str, card_id: str, row: dict[str, Any]) -> None:
     """Write down the message `row` that asks, the question and its card."""
     if not await insert_ignoring(conn, MessageOut, **row):
         return

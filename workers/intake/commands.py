@@ -11,6 +11,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import AdapterError
+from adapters.model_port import ModelProvider
 from adapters.registry import Registry
 from models.audit import note
 from models.base import AnyRow, new_id, now
@@ -175,9 +176,6 @@ async def _compact(
 
 
 def _is_model(registry: Registry, provider: str) -> bool:
-    # Imported here: few messages are commands, and the port takes a moment.
-    from adapters.model_port import ModelProvider
-
     try:
         return isinstance(registry.providers.get(provider), ModelProvider)
     except AdapterError:

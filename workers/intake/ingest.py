@@ -33,13 +33,13 @@ from workers.bells import Bells
 from workers.consent.approvers import resolve_approvers
 from workers.consent.strangers import AskFirstError, wait_outside
 from workers.intake import switchboard
-from workers.intake.briefing import brief, oversees_somebody
 from workers.intake.incoming import Incoming
-from workers.intake.reception import AgainError, Handled, Passed, Turned, receive
+from workers.intake.received import AgainError, Handled, Passed, Turned
 from workers.intake.visits import Visit, visit_key
 from workers.refusals import RefusedError
 from workers.settings import Settings
-from workers.timetable import check_provider, first_date, slot
+from workers.task_dates import first_date, slot
+from workers.task_terms import check_provider
 
 log = structlog.get_logger()
 
@@ -187,6 +187,9 @@ async def _take(
         known = await heard_before(conn, *place, incoming.message_id) if incoming.message_id is not None else None
         if known is not None:
             return _duplicate(known)
+        # Imported here: the operator's own messages do not pass it, and a command that sends one is to start soon.
+        from workers.intake.reception import receive
+
         received = await receive(conn, registry, settings, visit)
         if isinstance(received, Handled):
             done = received.done
@@ -374,8 +377,13 @@ async def _admit(
     if admission is None:
         admission = await admit(conn, *key, wakes=wakes, repeat_seconds=settings.repeat_seconds)
     assert admission is not None, "a session that was just made is there"
+    if not made:
+        return admission
+    # Imported here: few messages begin a session.
+    from workers.intake.briefing import brief, oversees_somebody
+
     config = agent.config or {}
-    if made and oversees_somebody(config) and await brief(conn, route, config, incoming, admission):
+    if oversees_somebody(config) and await brief(conn, route, config, incoming, admission):
         return replace(admission, seq=await take_numbers(conn, admission.session_id, 1))
     return admission
 
