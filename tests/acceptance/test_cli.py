@@ -26,7 +26,7 @@ SCRIPT = """
 # What only workers, the gateway or a turn need. Their imports are what made commands slow to start.
 NEEDLESS = (
     *("tasks", "workers.app", "workers.runtime", "workers.opening", "workers.intake.reception"),
-    *("adapters.git", "adapters.providers", "adapters.channels", "adapters.tools", "adapters.sandbox"),
+    *("adapters.git", "adapters.providers", "adapters.channels", "adapters.tools.files", "adapters.sandbox"),
     *("adapters.tool_port", "adapters.channel_port", "adapters.model_port", "gateway.http", "gateway.console"),
     *("alembic", "anthropic", "openai", "mcp", "fastapi", "starlette", "httpx2", "jinja2", "markdown_it"),
     *("cryptography.hazmat", "genai_prices", "psycopg", "typer.rich_utils"),
