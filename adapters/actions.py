@@ -6,14 +6,7 @@ claim to be somebody else (`workers/actions/` performs them)."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final, Literal
-
-# What a task may be given, whoever makes it.
-MAX_SCRIPT: Final = 20_000
-MAX_JITTER: Final = 86_400
-MAX_PAUSE_AFTER: Final = 1_000
-MIN_USD: Final = 0.01
-MAX_USD: Final = 1_000_000
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ Tokens = Annotated[int, Field(ge=0, lt=2**63)]
 
 
 class _Event(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    # Built when one is first made or read: who has none to tell does without.
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     @field_validator("*")
     @classmethod
@@ -267,7 +268,7 @@ class Envelope(BaseModel):
     A lasting event has `seq`, dense within the session. A live-only one has `after`: the last lasting number its
     sender knew, so that a reader can tell whether it missed something, and drop what it has already passed."""
 
-    model_config = ConfigDict(frozen=True)
+    model_config = ConfigDict(frozen=True, defer_build=True)
 
     v: int = VERSION
     session: str
@@ -285,7 +286,9 @@ class Envelope(BaseModel):
         return cls.model_validate_json(raw)
 
 
-_ANY: Final[TypeAdapter[AnyEvent]] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
+_ANY: Final[TypeAdapter[AnyEvent]] = TypeAdapter(
+    Annotated[AnyEvent, Field(discriminator="type")], config=ConfigDict(defer_build=True)
+)
 
 
 def event_from_dict(payload: dict[str, Any]) -> AnyEvent:

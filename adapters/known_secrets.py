@@ -6,6 +6,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Any, Final
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
@@ -19,7 +20,7 @@ _ANY: Final = "surrogatepass"  # what is not text in the environment comes as ha
 
 
 class KnownSecrets:
-    """Immutable. `values` are secrets of any form; short ones are ignored."""
+    """Immutable. `values` are secrets of any form; short ones are ignored. Patterns are compiled for the first text."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         forms = {form for value in values if len(value) >= LEAST_CHARACTERS for form in _forms(value)}
@@ -29,10 +30,20 @@ class KnownSecrets:
         self._by_head: Final = by_head
         # So much of a secret that has begun must be kept to see where it ends.
         self.keep: Final = max([_END_MARK, *map(len, forms)])
-        words = [*by_head, *(shape.start for shape in SHAPES)]
-        self.trigger: Final = _trigger(words, digits=True)
-        self.whole_trigger: Final = _trigger(words, digits=True, whole=True)
-        self._known_trigger: Final = _trigger(by_head)
+        self._words: Final = [*by_head, *(shape.start for shape in SHAPES)]
+
+    @cached_property
+    def trigger(self) -> re.Pattern[str]:
+        """Where a secret may begin in a text that goes on."""
+        return _trigger(self._words, digits=True)
+
+    @cached_property
+    def whole_trigger(self) -> re.Pattern[str]:
+        return _trigger(self._words, digits=True, whole=True)
+
+    @cached_property
+    def _known_trigger(self) -> re.Pattern[str]:
+        return _trigger(self._by_head)
 
     def end(self, text: str, at: int, *, final: bool) -> int | None:
         """Where the longest known secret that begins here ends; -1: more text would decide. At the very end of a

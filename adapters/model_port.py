@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from adapters.contracts import Detection, Manifest, ToolSpec
+from adapters.contracts import Detection, Manifest, Provider, ToolSpec
 from adapters.events import TextDelta, Thinking, UsageReport
 from adapters.transcript import Item, ReplyItem
 
@@ -82,3 +82,6 @@ class ModelProvider(Protocol):
         that ends early raises it too. Closing the iterator closes the connection."""
 
     async def close(self) -> None: ...
+
+
+AnyProvider = Provider | ModelProvider

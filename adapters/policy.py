@@ -29,7 +29,7 @@ class PolicyError(ValueError):
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # built when a policy is first read
 
 
 class NamedDestination(_Part):

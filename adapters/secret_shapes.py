@@ -5,28 +5,44 @@ when to wait. A new kind of secret is one line in `SHAPES`."""
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What a kind of secret looks like, as patterns for all of it and for a beginning of it that reaches the end of
-    what is known of a text. `strict`: not in the middle of a word."""
+    """What a kind of secret looks like: patterns for all of it (`full`) and for a beginning of it that reaches the end
+    of what is known of a text (`partial`). They are compiled when a text first needs them: together that takes longer
+    than most texts do, and few texts have a place where a secret may begin."""
 
     start: str = ""
-    strict: tuple[re.Pattern[str], re.Pattern[str]] = (re.compile(r"\Z"), re.compile(r"\Z"))
-    loose: tuple[re.Pattern[str], re.Pattern[str]] = strict
-    run: re.Pattern[str] | None = None  # goes on as long as this fits
-    until: re.Pattern[str] | None = None  # goes on to the end of this, or of the text
+    full: str = r"\Z"
+    partial: str = r"\Z"
+    boundary: str = ""  # before a strict one
+    run: str | None = None  # goes on as long as this fits
+    until: str | None = None  # goes on to the end of this, or of the text
     closed: bool = False  # has an end of its own; group 1 is shown
+
+    @cached_property
+    def loose(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        return re.compile(self.full), re.compile(self.partial)
+
+    @cached_property
+    def strict(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        """Not in the middle of a word."""
+        return re.compile(self.boundary + self.full), re.compile(self.boundary + self.partial)
+
+    @cached_property
+    def _goes_on(self) -> re.Pattern[str]:
+        return re.compile(self.until or self.run or "")
 
     def end(self, text: str, begin: int, at: int) -> int | None:
         if self.until is not None:
-            found = self.until.search(text, begin)
+            found = self._goes_on.search(text, begin)
             return found.end() if found is not None else None
         if self.run is None:
             return at
-        run = self.run.match(text, at)
+        run = self._goes_on.match(text, at)
         end = run.end() if run is not None else at
         return end if end < len(text) else None
 
@@ -68,13 +84,7 @@ def _shape(start: str, *parts: _Part, boundary: str = "", digit: bool = False, u
     digit_soon = f"(?={kind.replace('0-9', '')}{{0,{_SEEN_ENOUGH - 1}}}[0-9])" if digit else ""
     full = "".join(map(_counted, all_parts[:-1])) + digit_soon + _counted(parts[-1])
     partial = _beginning([*all_parts[:-1], (kind, least, _SEEN_ENOUGH) if digit else parts[-1]])
-    return Shape(
-        start,
-        strict=(re.compile(boundary + full), re.compile(boundary + partial)),
-        loose=(re.compile(full), re.compile(partial)),
-        run=None if until else re.compile(f"{kind}*"),
-        until=re.compile(until) if until else None,
-    )
+    return Shape(start, full, partial, boundary, run=None if until else f"{kind}*", until=until or None)
 
 
 _CODE: Final[tuple[_Part, ...]] = (
@@ -90,9 +100,9 @@ def _url() -> Shape:
     """`://user:password@`. The password reaches to the last @ before the host ends."""
     user: _Part = (r"[^\s/?#:@\[\]{}<>\"'`\\|^,]", 0, 256)
     password: _Part = (r"[^\s/?#\[\]{}<>\"'`\\|^]", 0, 512)
-    full = re.compile(f"(://{_counted(user)}:){_counted(password)}(?=@)")
-    partial = re.compile(_beginning([*_literal("://"), user, (":", 1, 1), password, ("@", 1, 1)]))
-    return Shape("://", strict=(full, partial), loose=(full, partial), closed=True)
+    full = f"(://{_counted(user)}:){_counted(password)}(?=@)"
+    partial = _beginning([*_literal("://"), user, (":", 1, 1), password, ("@", 1, 1)])
+    return Shape("://", full, partial, closed=True)
 
 
 SHAPES: Final = (

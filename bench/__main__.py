@@ -95,7 +95,7 @@ def _refuse_unequal_settings() -> None:
     from workers.app import app
 
     if different := settings_differ(app.conf):
-        sys.exit(f"bench/plain.py and workers/app.py differ in: {', '.join(different)}")
+        sys.exit(f"bench/plain.py and workers/celery_config.py differ in: {', '.join(different)}")
 
 
 if __name__ == "__main__":

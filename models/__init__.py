@@ -1,4 +1,6 @@
-"""Tables, one file per aggregate, with the statements that read and change them beside them."""
+"""Tables, one file per aggregate, with the statements that read and change them beside them.
+
+Whoever imports one has them all: they refer to each other by name, and a key has the type of what it refers to."""
 
 from models.audit import Audit
 from models.base import Base, new_id, now

@@ -1,4 +1,4 @@
-"""The Celery app: `celery -A workers.app worker|beat|flower`. Queues, settings, and tasks as coroutines."""
+"""The Celery app: `celery -A workers.app worker|beat|flower`. Tasks as coroutines, and a worker's start and end."""
 
 import asyncio
 import contextlib
@@ -10,88 +10,21 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from celery import Celery, Task, signals
+from celery import Task, signals
 from celery.exceptions import Ignore, Reject, SoftTimeLimitExceeded
-from celery.schedules import schedule
-from kombu.entity import Exchange, Queue
 
 from adapters.registry import Registry
 from models import schema
 from models.errors import DatabaseDownError, StoreError
-from scheduler.beat import beat_schedule, steady_now
 from workers.bells import CeleryBells, agent_queue
-from workers.broker import mend_broker
-from workers.envelopes import read_anything
+from workers.celery_config import make_app
 from workers.logs import QuietSweeps, configure_logs, hide_secrets
 from workers.loop import Stop, StoppedError, process_loop
 from workers.outbox import tidy
-from workers.queues import queue_names
 from workers.runtime import Node, Runtime
-from workers.settings import Settings, SettingsError, load_settings, require_broker
+from workers.settings import SettingsError, load_settings, require_broker
 
-# Only `messages.ingest` is acknowledged late: its message is the only copy until its row is committed.
-INGEST_VISIBILITY_SECONDS = 120
 START_SECONDS = 10.0
-
-
-def make_app(settings: Settings, registry: Registry) -> Celery:
-    queues = queue_names(registry)
-    app = Celery("longshore", broker=settings.broker or "redis://", include=_TASK_MODULES)
-    app.conf.update(
-        # Each its own exchange and key: what is published to one queue can reach no other.
-        task_queues=[Queue(name, Exchange(name, type="direct"), routing_key=name) for name in queues],
-        task_create_missing_queues=False,  # a typo is an error at the sender, not a list nobody reads
-        task_default_queue="messages",
-        task_routes={
-            "messages.*": {"queue": "messages"},
-            "delivery.*": {"queue": "delivery"},
-            "upkeep.*": {"queue": "upkeep"},
-            "workflow.*": {"queue": "upkeep"},
-        },
-        task_serializer="json",
-        accept_content=["json"],
-        task_ignore_result=True,
-        task_acks_late=False,
-        worker_pool=settings.pool,
-        worker_consumer="workers.consumer:Consumer",  # keeps what cannot be run
-        worker_prefetch_multiplier=1,
-        worker_disable_prefetch=True,
-        worker_send_task_events=True,
-        task_send_sent_event=True,
-        worker_hijack_root_logger=False,
-        worker_redirect_stdouts=False,
-        worker_cancel_long_running_tasks_on_connection_loss=False,
-        broker_connection_retry_on_startup=True,
-        broker_connection_max_retries=None,
-        broker_transport_options={
-            "visibility_timeout": INGEST_VISIBILITY_SECONDS,
-            "socket_timeout": 30,
-            "socket_connect_timeout": 5,
-            "socket_keepalive": True,
-            "unacked_restore_throttle": 1,
-        },
-        beat_scheduler="celery.beat:Scheduler",  # keeps nothing, so it needs no file
-        beat_schedule={
-            name: entry | {"schedule": schedule(entry["schedule"], nowfun=steady_now)}
-            for name, entry in beat_schedule(settings.sweep_seconds).items()
-        },
-        beat_max_loop_interval=min(1.0, settings.sweep_seconds),
-        timezone="UTC",
-    )
-    app.conf.longshore_grace_seconds = settings.grace_seconds
-    mend_broker()
-    read_anything()
-    return app
-
-
-_TASK_MODULES = [
-    "tasks.messages",
-    "tasks.agent",
-    "tasks.delivery",
-    "tasks.upkeep",
-    "tasks.retention",
-    "tasks.workflows",
-]
 
 try:
     settings = load_settings()

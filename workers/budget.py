@@ -2,22 +2,20 @@
 those who decide for the agent are asked; their yes (or the next day) lets it go on."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import ErrorClass, ProviderError
 from adapters.registry import Registry
-from models.base import AnyRow, new_id
-from models.budgets import EVERYBODY, TASK, WORKFLOW, add_extra, ask_for_more, awaits_approval, day_of, reserve, today
+from models.base import new_id
+from models.budgets import EVERYBODY, TASK, WORKFLOW, ask_for_more, awaits_approval, day_of, reserve, today
 from models.consent import BUDGET, find_approval
 from models.database import Database
 from models.lookup import short
 from models.quoting import named
-from models.sessions import Session, end_rest
-from models.turns import Turn
 from workers.consent.approvers import is_public, resolve_approvers
+from workers.consent.budget_raises import dollars
 from workers.consent.requests import Place, Request, put_request
 from workers.journal import Journal
 from workers.opening import OpenedTurn
@@ -173,41 +171,6 @@ def _whose(folder: str, user_id: str) -> str:
     return folder if user_id == EVERYBODY else f"{folder} for {named(user_id)}"
 
 
-def dollars(usd: float) -> str:
-    """As people write it, also when it is very little."""
-    return f"${usd:,.2f}" if usd >= 0.01 else f"${usd:.8f}".rstrip("0").rstrip(".")
-
-
 def _until_tomorrow(day: datetime) -> float:
     midnight = (day + timedelta(days=1)).replace(hour=0, minute=0, second=0, microsecond=0)
     return (midnight - day).total_seconds()
-
-
-async def decide_raise(
-    conn: AsyncConnection, approval: AnyRow, *, approve: bool, usd: float | None
-) -> tuple[str, list[tuple[str, str | None]]]:
-    """What a decision about a raise does, in the transaction that writes it: in words, and which sessions (with their
-    providers) go on. `usd`: another amount than was asked for."""
-    asked = approval.payload
-    # Locked first: a turn that is just being parked looks at it under the same lock.
-    day = datetime.fromisoformat(asked["day"]).replace(tzinfo=UTC)
-    await day_of(conn, asked["agent_group_id"], asked["user_id"], day)
-    amount = usd if usd is not None else float(asked["usd"])
-    if approve:
-        await add_extra(conn, asked["agent_group_id"], asked["user_id"], asked["day"], amount)
-    wakes = await _end_rests(conn, asked["agent_group_id"])
-    said = f"{dollars(amount)} more for {asked['day']}" if approve else "denied: what waits for it is given up"
-    return f"{said}; {len(wakes)} waiting turn{'s' * (len(wakes) != 1)} rung for", wakes
-
-
-async def _end_rests(conn: AsyncConnection, agent_group_id: str) -> list[tuple[str, str | None]]:
-    query = (
-        select(Turn.session_id, Turn.provider)
-        .join(Session, Session.id == Turn.session_id)
-        .where(Turn.status == "parked", Turn.error_class == ErrorClass.BUDGET, Session.agent_group_id == agent_group_id)
-        .order_by(Turn.session_id)
-    )
-    waiting = [(row.session_id, row.provider) for row in (await conn.execute(query)).all()]
-    for session_id, _ in waiting:
-        await end_rest(conn, session_id)
-    return waiting

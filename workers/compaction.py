@@ -27,11 +27,8 @@ INSTRUCTIONS: Final = (
 )
 
 
-# Somebody's wish for it, as a system message that rides along with the next turn.
-WISH: Final = {"action": "compact", "status": "requested", "result": "what was said before is summed up now"}
-
-
 def is_wished(messages: Sequence[Any]) -> bool:
+    """By `/compact` (`intake/commands.py`)."""
     return any(message.kind == "system" and message.content.get("action") == "compact" for message in messages)
 
 

@@ -27,11 +27,11 @@ from models.quoting import quoted
 from models.sessions import Released, end_rest, release
 from models.turns import Turn, complete_turn, set_turn
 from models.upsert import insert_ignoring
-from workers.actions.sessions import begin_anew
 from workers.failover import Choice
 from workers.journal import Journal, count_lasting
 from workers.opening import OpenedTurn
 from workers.replies import ReplyTo
+from workers.session_reset import begin_anew
 from workers.verdicts import Failure, GiveUp, Move, Patience, Rest
 
 log = structlog.get_logger()

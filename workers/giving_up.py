@@ -19,9 +19,9 @@ from models.conversation import Event
 from models.inbox import settle
 from models.sessions import evict, find_session, take_event_number
 from models.turns import open_turn, set_turn
-from workers.actions.sessions import begin_anew
 from workers.events import envelope
 from workers.house import Done
+from workers.session_reset import begin_anew
 
 First = Callable[[], Awaitable[Sequence[dict[str, Any]]]]  # rows of messages_in
 

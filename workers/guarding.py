@@ -19,7 +19,7 @@ from models.consent import find_approval
 from models.database import Database
 from models.turns import Step, count_steps, find_step, finish_step
 from models.upsert import insert_ignoring
-from workers.consent.approvals import Consent
+from workers.consent.risky_calls import Consent
 from workers.journal import Journal
 
 KEY: Final = "intent:"

@@ -13,8 +13,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.errors import AdapterError, ErrorClass
 from adapters.events import AnyEvent, TurnStarted, event_to_dict
-from adapters.model_port import ModelProvider
-from adapters.registry import AnyProvider, Registry
+from adapters.model_port import AnyProvider, ModelProvider
+from adapters.registry import Registry
 from models.base import AnyRow, new_id
 from models.consent import steps_that_waited
 from models.conversation import Event

@@ -3,13 +3,13 @@
 from contextlib import AsyncExitStack
 
 from adapters.events import Progress
+from adapters.model_port import AnyProvider
 from adapters.policy import Policy
-from adapters.registry import AnyProvider
 from adapters.station import ProgramProvider
 from adapters.tool_port import Beside
 from adapters.workspace import Workspace
 from workers.actions.caller import Caller
-from workers.consent.approvals import Consent
+from workers.consent.risky_calls import Consent
 from workers.journal import Journal
 from workers.opening import OpenedTurn
 from workers.programs import OWN_TOOLS

@@ -16,10 +16,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.contracts import Capabilities, Detection, Manifest
 from adapters.errors import AdapterError
+from adapters.model_port import AnyProvider
 from adapters.packages.trust import Origin
 from adapters.providers.keys import missing_key
 from adapters.redaction import process_redactor
-from adapters.registry import AnyProvider, Refused, Registry
+from adapters.registry import Refused, Registry
 from models.base import AnyRow
 from models.fleet import all_health, living_processes
 from workers.bells import agent_queue

@@ -35,8 +35,8 @@ from workers.access import Act
 from workers.actions.caller import Caller, Performed
 from workers.actions.table import numbers_for, perform
 from workers.bells import Bells
-from workers.consent.approvals import Consent
 from workers.consent.questions import ask, question_content
+from workers.consent.risky_calls import Consent
 from workers.journal import Journal
 from workers.watchdog import Watchdog
 

@@ -12,10 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.contracts import Limits, ParkedError, Query, QueryInput
 from adapters.errors import AdapterError, ErrorClass, ProviderError
 from adapters.events import Failed, Progress, ProviderEvent, Result, SessionStarted, ToolCall, ToolResult, UsageReport
-from adapters.model_port import ModelProvider
+from adapters.model_port import AnyProvider, ModelProvider
 from adapters.policy import PolicyError, parse_policy
 from adapters.providers.instrumentation import Instrumented
-from adapters.registry import AnyProvider
 from adapters.station import ProgramProvider
 from adapters.terminal_port import Terminal
 from adapters.tool_port import NOTHING_BESIDE, Beside

@@ -8,16 +8,12 @@ from typing import Any, Final, Literal
 from pydantic import Field
 
 from adapters.actions import (
-    MAX_JITTER,
-    MAX_PAUSE_AFTER,
-    MAX_SCRIPT,
-    MAX_USD,
-    MIN_USD,
     ChangeTask,
     ListTasks,
     ScheduleTask,
 )
 from adapters.errors import ToolError
+from adapters.task_limits import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT, MAX_USD, MIN_USD
 from adapters.tool_port import Tool, ToolArguments, ToolContext
 from adapters.tools.dates import MAX_DATE, MAX_RECURRENCE, MAX_TIMEZONE, read_date
 

@@ -11,6 +11,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from gateway.cli import collect_from_here
 from gateway.cli.completion import offer_values
 
 
@@ -34,6 +35,7 @@ class Chapter(TyperCommand):
         """The command itself."""
         module, _, attribute = self._path.partition(":")
         found = getattr(import_module(module), attribute)
+        collect_from_here()
         if isinstance(found, typer.Typer):
             return self._named(get_group(offer_values(found)))
         alone = typer.Typer(add_completion=False)

@@ -3,7 +3,6 @@
 Never an error and never a long wait: without a database, or with one that does not answer, nothing is offered. Shells
 evaluate what they are offered, so only values of harmless characters are."""
 
-import asyncio
 import os
 import re
 import signal
@@ -63,6 +62,8 @@ def _no_longer_than(seconds: float) -> Iterator[None]:
 
 def _from_rows(read: Callable[["AsyncConnection"], Awaitable[Iterable[str]]]) -> Values:
     def values() -> Iterable[str]:
+        import asyncio
+
         from models.database import Database
         from workers.settings import load_settings
 

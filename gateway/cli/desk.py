@@ -60,8 +60,8 @@ class Desk:
     def bells(self) -> Bells:
         if self._bells is None:
             # Imported here: making the Celery app takes a moment, and most commands do not ring.
-            from workers.app import make_app
             from workers.bells import CeleryBells
+            from workers.celery_config import make_app
 
             self._bells = CeleryBells(make_app(self.settings, self.registry), self.settings.redis_url)
         return self._bells

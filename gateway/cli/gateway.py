@@ -105,8 +105,8 @@ def _run_process(name: str, kind: str, work: Callable[[Outpost], Awaitable[None]
     except (SettingsError, StoreError) as error:
         fail(str(error))
     # Imported here: making the Celery app takes a moment, and most commands do not ring.
-    from workers.app import make_app
     from workers.bells import CeleryBells
+    from workers.celery_config import make_app
 
     async def process() -> None:
         registry = Registry()

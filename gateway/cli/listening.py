@@ -5,7 +5,6 @@ from models.fleet import living_processes
 from models.sessions import find_session
 from workers.bells import agent_queue
 from workers.intake.ingest import Accepted
-from workers.provider_states import ask
 
 
 async def listeners(desk: Desk, provider: str) -> list[str]:
@@ -35,6 +34,9 @@ async def nobody_listens(desk: Desk, accepted: Accepted) -> str | None:
 async def warn_of_provider(desk: Desk, provider: str) -> None:
     """Say what an agent that has just been given this provider still lacks. The workers may know a key that is not set
     here, so it is a warning and not an error."""
+    # Imported here: whoever sends or lists does not ask providers, and their ports take a moment.
+    from workers.provider_states import ask
+
     one = await ask(desk.registry, provider)
     if one.detection is None:
         err.print(f"[yellow]{shown(provider)} does not work here[/yellow]: {shown(one.error)}")

@@ -1,6 +1,5 @@
 """The command line's table of contents: what `longshore --help` shows."""
 
-from importlib.metadata import version
 from typing import Annotated, Final
 
 import typer
@@ -71,6 +70,9 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        # Imported here: `--help` does without.
+        from importlib.metadata import version
+
         typer.echo(f"longshore {version('longshore')}")
         raise typer.Exit
 

@@ -29,11 +29,12 @@ from models.lookup import short
 from models.series import DEFAULT_TERMS
 from models.tasks import database_now
 from scheduler.words import next_dates
-from workers import timetable
 from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, Besides, accept
 from workers.operations.agents import agent_named
 from workers.operations.tasks import check_provider_options, noting_added
+from workers.task_dates import first_date, plan_in_words
+from workers.task_terms import changed_terms
 
 
 def add(
@@ -68,9 +69,9 @@ def add(
     terms = named_terms(catch_up, overlap, jitter, pause_after, daily_budget, provider, model, script)
 
     async def command(desk: Desk) -> None:
-        all_terms = timetable.changed_terms(DEFAULT_TERMS, **terms)  # refuses what cannot be
+        all_terms = changed_terms(DEFAULT_TERMS, **terms)  # refuses what cannot be
         now = await desk.db.read(database_now)
-        date = moment(at, now, zone) if at is not None else timetable.first_date(None, cron, zone, now)
+        date = moment(at, now, zone) if at is not None else first_date(None, cron, zone, now)
         group = await desk.db.read(lambda conn: agent_named(conn, agent))
         runs_on = terms.get("provider") or group.provider or desk.settings.default_provider
         check_provider_options(desk.registry, group, runs_on)
@@ -84,7 +85,7 @@ def add(
             made = {"id": accepted.message_id, "handle": handle, "agent": group.folder}
             print_json(made | {"session": accepted.session_id, "next": next_dates(cron, date, zone, now)})
             return
-        plan = timetable.plan_in_words(date, cron, zone, all_terms, now)
+        plan = plan_in_words(date, cron, zone, all_terms, now)
         out.print(f"task [bold]{handle}[/bold] of {shown(group.folder)} is scheduled: {shown(plan)}")
         if tz is None and (cron is not None or ":" in (at or "")):  # not for `in 20 minutes`
             out.print("[dim]Times are UTC; --tz names another zone.[/dim]")

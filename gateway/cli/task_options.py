@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT
+from adapters.task_limits import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT
 from gateway.cli.desk import fail
 from gateway.cli.moments import MomentError, parse_moment, parse_span
 from models.groups import find_place
@@ -16,7 +16,7 @@ from models.series import CatchUp, Overlap
 from scheduler.recurrence import RecurrenceError, check_recurrence, check_timezone
 from scheduler.words import when
 from workers.operations.group_settings import DEFAULT, NONE, GroupSettingsError, parse_budget
-from workers.timetable import GRACE
+from workers.task_dates import GRACE
 
 UTC_NAME: Final = "UTC"
 LAST_YEAR: Final = 2999

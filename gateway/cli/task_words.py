@@ -16,7 +16,8 @@ from models.tasks import series_of
 from scheduler.recurrence import RecurrenceError
 from scheduler.reminders import following
 from scheduler.words import distance, next_dates, often, when
-from workers.timetable import Run, Task, conditions
+from workers.task_terms import conditions
+from workers.timetable import Run, Task
 
 SHOWN_PROMPT: Final = 60
 _SCRIPT_LINES: Final = 30

@@ -10,12 +10,13 @@ from rich.cells import cell_len
 _WIDE = (
     "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\U0001f300-\U0003fffd"
 )
-_PIECES = re.compile(rf"\n|[^\S\n]+|[{_WIDE}]|[^\s{_WIDE}]+")
+_PIECES = rf"\n|[^\S\n]+|[{_WIDE}]|[^\s{_WIDE}]+"
 _FENCE = "```"
 
 
 class Wrapper:
     def __init__(self, width: int, column: int = 0) -> None:
+        self._pieces = re.compile(_PIECES)  # here, since it takes a moment, and few commands wrap what they say
         self._width = width
         self._column = column
         self._space = ""
@@ -25,7 +26,7 @@ class Wrapper:
 
     def feed(self, text: str) -> str:
         """What can be shown now: all but the last word."""
-        pieces = _PIECES.findall(self._word + text)
+        pieces = self._pieces.findall(self._word + text)
         self._word = pieces.pop() if pieces and not pieces[-1].isspace() else ""
         shown = "".join(map(self._place, pieces))
         if cell_len(self._word) >= self._width:

@@ -1,14 +1,18 @@
-"""The command line against a fleet: what it shows, what it refuses, and how it exits."""
+"""The command line against a fleet: what it shows, what it refuses, how it exits, and how little it starts with."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import redis
 
 from models import schema
 from tests.support.processes import Operator
 from tests.support.servers import Valkey
+from workers.queues import task_of
 
 SCRIPT = """
 - when: broken
@@ -18,6 +22,20 @@ SCRIPT = """
     - tool: clock
     - answer: "You said: {texts}"
 """
+
+# What only workers, the gateway or a turn need. Their imports are what made commands slow to start.
+NEEDLESS = (
+    *("tasks", "workers.app", "workers.runtime", "workers.opening", "workers.intake.reception"),
+    *("adapters.git", "adapters.providers", "adapters.channels", "adapters.tools.files", "adapters.sandbox"),
+    *("adapters.tool_port", "adapters.channel_port", "adapters.model_port", "gateway.http", "gateway.console"),
+    *("alembic", "anthropic", "openai", "mcp", "fastapi", "starlette", "httpx2", "jinja2", "markdown_it"),
+    *("cryptography.hazmat", "genai_prices", "psycopg", "typer.rich_utils"),
+)
+# The program itself; its modules go to standard error when it ends.
+TELLS_MODULES = (
+    "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    "from gateway.cli import main; main()"
+)
 
 
 @pytest.fixture
@@ -129,3 +147,25 @@ def test_a_missing_service_has_its_own_exit_code(operator: Operator) -> None:
     assert "hunter2" not in result.stderr
     assert operator.cli("sessions", check=False, DATABASE_URL="nonsense").returncode == 1
     assert operator.cli("migrate", check=False, DATABASE_URL="postgresql://127.0.0.1:1/x").returncode == 69
+
+
+def needless_modules(operator: Operator, *arguments: str) -> set[str]:
+    """What a command has imported without need. It must do what it is for."""
+    command = [sys.executable, "-c", TELLS_MODULES, *arguments]
+    done = subprocess.run(command, env=operator.env, cwd=operator.folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stderr.split())
+    assert "sqlalchemy" in loaded
+    return {name for name in NEEDLESS if name in loaded}
+
+
+@pytest.mark.spec("G4")
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+def test_everyday_commands_import_nothing_of_workers_or_drivers(operator: Operator, broker: Valkey) -> None:
+    operator.add_group("helper")
+    assert needless_modules(operator, "send", "helper", "good morning", "--no-wait") == set()
+    with redis.Redis(port=broker.port) as client:
+        [wake] = client.lrange("agent.scripted", 0, -1)
+    assert task_of(wake) == "agent.wake"
+    assert needless_modules(operator, "sessions") == set()
+    assert needless_modules(operator, "tasks", "list") == set()

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ async def group(db: Database) -> None:
 async def test_a_thousand_first_messages_make_one_session(db: Database, database_url: str) -> None:
     accepted = await speak(db, database_url, 0, CROWD)
     assert len(accepted) == CROWD
-    await _check(db, [answer.model_dump() for answer in accepted])
+    await _check(db, [asdict(answer) for answer in accepted])
 
 
 @pytest.mark.spec("M2", "D5")

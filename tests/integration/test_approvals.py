@@ -14,8 +14,8 @@ from models.people import User, UserDm, UserRole
 from tests.support.cards import SCRIPT, Launcher
 from tests.support.fleet import Fleet, MakeFleet
 from workers.consent import approvals
-from workers.consent.approvals import Consent
 from workers.consent.requests import Place, Request, put_request
+from workers.consent.risky_calls import Consent
 from workers.refusals import RefusedError
 
 pytestmark = pytest.mark.both_databases

@@ -10,12 +10,13 @@ from sqlalchemy import select
 
 from adapters.contracts import Detection
 from adapters.errors import BrokenDriverError
+from adapters.model_port import AnyProvider
 from adapters.providers.anthropic import AnthropicProvider
 from adapters.providers.cli.codex import CodexProvider
 from adapters.providers.cli.terminal import TerminalProvider
 from adapters.providers.openai import OpenAIProvider
 from adapters.providers.scripted import ScriptedProvider
-from adapters.registry import AnyProvider, Drivers, Registry
+from adapters.registry import Drivers, Registry
 from models import AgentGroup, Session, Turn
 from models.base import new_id, now
 from models.fitness import TURNS, WITHIN

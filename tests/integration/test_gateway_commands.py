@@ -10,8 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.channel_port import Channel
 from adapters.channels.webhook import Endpoint, WebhookChannel
+from adapters.model_port import AnyProvider
 from adapters.providers.scripted import ScriptedProvider
-from adapters.registry import AnyProvider, Drivers, Registry
+from adapters.registry import Drivers, Registry
 from gateway.doctor import Check, examine
 from models import Audit, SignIn, Token
 from models.base import now

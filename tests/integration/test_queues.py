@@ -13,8 +13,9 @@ import pytest
 import redis
 from redis.asyncio import Redis
 
+from adapters.model_port import AnyProvider
 from adapters.providers.scripted import ScriptedProvider
-from adapters.registry import AnyProvider, Drivers, Registry
+from adapters.registry import Drivers, Registry
 from gateway.doctor import examine
 from models import Audit
 from models.fleet import report_alive

@@ -16,7 +16,7 @@ from scheduler.recurrence import first_at_or_after, jittered, next_after
 from scheduler.recurring import discard_missed
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.task_runs import add_run, add_session, clock, runs_of
-from workers.actions.sessions import begin_anew
+from workers.session_reset import begin_anew
 
 pytestmark = pytest.mark.both_databases
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from adapters.registry import AnyProvider, Drivers, Registry
+from adapters.model_port import AnyProvider
+from adapters.registry import Drivers, Registry
 from models import MessageIn, Step, TranscriptItem
 from models.dead_letters import revive
 from models.series import Series

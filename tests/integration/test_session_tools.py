@@ -32,10 +32,10 @@ from tests.support.tool_calls import (
     tool_registry,
 )
 from workers import ending
-from workers.actions.sessions import begin_anew
 from workers.ending import Ending
 from workers.operations.replays import replay
 from workers.operations.sessions import reset as reset_session
+from workers.session_reset import begin_anew
 
 __all__ = ["fleet"]
 pytestmark = pytest.mark.both_databases

@@ -32,10 +32,10 @@ import workers.toolbox
 from adapters.actions import Send
 from adapters.contracts import ToolOutcome
 from adapters.events import TextDelta, Thinking
-from adapters.model_port import ModelProvider, ModelReply, ModelRequest
+from adapters.model_port import AnyProvider, ModelProvider, ModelReply, ModelRequest
 from adapters.providers.anthropic import AnthropicProvider
 from adapters.providers.openai import OpenAIProvider
-from adapters.registry import AnyProvider, Drivers, Registry
+from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
 from models.database import Database
 from tests.support.boundary_marks import (

@@ -5,6 +5,7 @@ was told."""
 import asyncio
 import json
 import sys
+from dataclasses import asdict
 
 from adapters.registry import Registry
 from models.database import Database
@@ -31,7 +32,7 @@ async def main(database_url: str, first: int, count: int) -> None:
     try:
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        print(json.dumps([accepted.model_dump() for accepted in await speak(db, database_url, first, count)]))
+        print(json.dumps([asdict(accepted) for accepted in await speak(db, database_url, first, count)]))
     finally:
         await db.close()
 

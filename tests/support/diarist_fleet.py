@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from adapters.registry import AnyProvider, Drivers, Registry
+from adapters.model_port import AnyProvider
+from adapters.registry import Drivers, Registry
 from models import Approval, ProgramState
 from tests.support.conditions import wait_for_condition
 from tests.support.directive_provider import Diarist

@@ -1,5 +1,6 @@
 """Our own providers as candidates for a role, as if all were set up and somebody worked for each."""
 
+from adapters.model_port import AnyProvider
 from adapters.providers.anthropic import AnthropicProvider
 from adapters.providers.cli.claude import ClaudeCodeProvider
 from adapters.providers.cli.codex import CodexProvider
@@ -8,7 +9,6 @@ from adapters.providers.cli.opencode import OpencodeProvider
 from adapters.providers.omnara import OmnaraProvider
 from adapters.providers.openai import OpenAIProvider
 from adapters.providers.scripted import ScriptedProvider
-from adapters.registry import AnyProvider
 from workers.workflows.candidates import Candidate
 
 

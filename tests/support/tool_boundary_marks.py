@@ -5,7 +5,7 @@ from typing import Final
 
 from tests.support.boundary_marks import AFTER_COMMIT, AFTER_EFFECT, BEFORE_COMMIT, BEFORE_EFFECT, BEGIN, COMPLETE, END
 from tests.support.tool_boundary_story import TOOLS, WITH_FILE
-from workers.consent.approvals import Consent
+from workers.consent.risky_calls import Consent
 
 BEFORE_DELIVERY, AFTER_DELIVERY = "before delivery: ", "after delivery: "
 HALF_COPIED: Final = "half copied"

@@ -11,7 +11,7 @@ from models import MessageIn, Session
 from models.base import now
 from tests.support.fleet import Fleet
 from workers.actions.caller import Caller
-from workers.consent.approvals import Consent
+from workers.consent.risky_calls import Consent
 from workers.journal import Journal
 from workers.loop import current_job
 from workers.opening import OpenedTurn, open_next

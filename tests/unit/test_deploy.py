@@ -14,7 +14,7 @@ from adapters.events import AnyEvent
 from adapters.providers.script import Act
 from adapters.registry import Registry
 from models.base import Base
-from workers.app import make_app
+from workers.celery_config import make_app
 from workers.intake.incoming import Incoming
 from workers.settings import Settings
 from workers.takeover import Wish

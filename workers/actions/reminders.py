@@ -19,7 +19,7 @@ from scheduler.words import when
 from workers.actions.caller import Caller, Performed
 from workers.agents import AGENT
 from workers.refusals import RefusedError
-from workers.timetable import check_date, check_rhythm, first_date, is_same_again, plan_in_words
+from workers.task_dates import check_date, check_rhythm, first_date, is_same_again, plan_in_words
 
 MAX_REMINDERS: Final = 100
 _SAME: Final = ("channel_type", "platform_id", "thread_id", "kind", "content", "recurrence", "timezone")

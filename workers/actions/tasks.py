@@ -26,6 +26,7 @@ from workers import timetable
 from workers.access import Act
 from workers.actions.caller import Caller, Performed
 from workers.refusals import RefusedError
+from workers.task_terms import changed_terms, conditions
 from workers.timetable import Changes, NewTask, Scope, Task
 
 SHOWN_PROMPT: Final = 80
@@ -48,7 +49,7 @@ async def schedule(conn: AsyncConnection, caller: Caller, action: ScheduleTask, 
             platform_id=place.platform_id,
             thread_id=place.thread_id,
             sender_id=_author(caller),
-            terms=timetable.changed_terms(DEFAULT_TERMS, **action.terms),
+            terms=changed_terms(DEFAULT_TERMS, **action.terms),
             wrote_before=caller.wrote_before,
         )
         return Performed(await timetable.add(conn, new))
@@ -131,7 +132,7 @@ def _is_of(task: Task, caller: Caller) -> bool:
 
 def _line(task: Task, at: datetime) -> str:
     assert task.scheduled is not None
-    state = "; ".join([task.state, *timetable.conditions(task.terms)])
+    state = "; ".join([task.state, *conditions(task.terms)])
     recurrence = task.recurrence if task.goes_on else None
     date = when(task.scheduled, task.timezone, at)
     return f"{task.handle} | {date} | {often(recurrence)} | {state} | {one_line(task.prompt, SHOWN_PROMPT)}"

@@ -19,7 +19,6 @@ from models.inbox import MessageIn
 from models.sessions import find_active_session, find_session, take_numbers
 from models.upsert import insert_ignoring
 from workers.access import NEEDED, Act, Standing
-from workers.compaction import WISH
 from workers.giving_up import start_over
 from workers.house import Done
 from workers.intake.routing import Route
@@ -52,6 +51,8 @@ RAW: Final[Mapping[str, frozenset[str]]] = {"claude-code": frozenset({"cost", "c
 # Programs that have these themselves.
 HAVE_COMPACT: Final = frozenset({"claude-code"})
 HAVE_REMOTE_CONTROL: Final = frozenset({"claude-code"})
+# Somebody's wish to sum up, as a system message that rides along with the next turn (`workers/compaction.py`).
+_COMPACT: Final = {"action": "compact", "status": "requested", "result": "what was said before is summed up now"}
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ async def _compact(
         "seq": await take_numbers(conn, session.id, 1),
         "kind": "system",
         "wakes": False,
-        "content": WISH,
+        "content": _COMPACT,
     }
     query = select(MessageIn.channel_type, MessageIn.platform_id, MessageIn.thread_id)
     last = query.where(MessageIn.session_id == session.id).order_by(MessageIn.seq.desc()).limit(1)

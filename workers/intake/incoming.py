@@ -6,11 +6,11 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_USD, MIN_USD
+from adapters.task_limits import MAX_JITTER, MAX_PAUSE_AFTER, MAX_USD, MIN_USD
 from models.series import DEFAULT_TERMS, CatchUp, Overlap, Terms
 from scheduler.recurrence import check_recurrence, check_timezone
 from workers.refusals import RefusedError
-from workers.timetable import changed_terms
+from workers.task_terms import changed_terms
 
 MAX_CONTENT_BYTES: Final = 256 * 1024
 _PRINTABLE: Final = r"^[^\x00-\x1f]+$"

@@ -5,12 +5,11 @@ refuses with `RefusedError`, whose text is for whoever sent the message. Who com
 first; the command line and producers are the operator's own."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final, Literal
 
 import structlog
-from pydantic import BaseModel, Field
 from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -34,13 +33,13 @@ from workers.bells import Bells
 from workers.consent.approvers import resolve_approvers
 from workers.consent.strangers import AskFirstError, wait_outside
 from workers.intake import switchboard
-from workers.intake.briefing import brief, oversees_somebody
 from workers.intake.incoming import Incoming
-from workers.intake.reception import AgainError, Handled, Passed, Turned, receive
+from workers.intake.received import AgainError, Handled, Passed, Turned
 from workers.intake.visits import Visit, visit_key
 from workers.refusals import RefusedError
 from workers.settings import Settings
-from workers.timetable import check_provider, first_date, slot
+from workers.task_dates import first_date, slot
+from workers.task_terms import check_provider
 
 log = structlog.get_logger()
 
@@ -51,7 +50,8 @@ ATTEMPTS: Final = 3  # at one message, if what it was judged by changes meanwhil
 OLDEST: Final = timedelta(days=1)
 
 
-class Accepted(BaseModel):
+@dataclass(kw_only=True)
+class Accepted:
     """What a producer learns: the id to follow; and what the door it came through has to ring for."""
 
     message_id: str
@@ -65,10 +65,10 @@ class Accepted(BaseModel):
     wake_provider: str | None = None
     interrupts: bool = False
     # What else it set off: sessions with their providers, what the fleet says to people, and what was given up.
-    wakes: list[tuple[str, str]] = Field(default_factory=list)
-    deliveries: list[str] = Field(default_factory=list)
-    stopped: list[str] = Field(default_factory=list)
-    events: list[Envelope] = Field(default_factory=list)
+    wakes: list[tuple[str, str]] = field(default_factory=list)
+    deliveries: list[str] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+    events: list[Envelope] = field(default_factory=list)
 
     def ring(self, bells: Bells) -> None:
         """After the commit: wake whoever must be woken."""
@@ -187,6 +187,9 @@ async def _take(
         known = await heard_before(conn, *place, incoming.message_id) if incoming.message_id is not None else None
         if known is not None:
             return _duplicate(known)
+        # Imported here: the operator's own messages do not pass it, and a command that sends one is to start soon.
+        from workers.intake.reception import receive
+
         received = await receive(conn, registry, settings, visit)
         if isinstance(received, Handled):
             done = received.done
@@ -374,8 +377,13 @@ async def _admit(
     if admission is None:
         admission = await admit(conn, *key, wakes=wakes, repeat_seconds=settings.repeat_seconds)
     assert admission is not None, "a session that was just made is there"
+    if not made:
+        return admission
+    # Imported here: few messages begin a session.
+    from workers.intake.briefing import brief, oversees_somebody
+
     config = agent.config or {}
-    if made and oversees_somebody(config) and await brief(conn, route, config, incoming, admission):
+    if oversees_somebody(config) and await brief(conn, route, config, incoming, admission):
         return replace(admission, seq=await take_numbers(conn, admission.session_id, 1))
     return admission
 

@@ -4,7 +4,7 @@ agent, a command, and whether its sender may speak to that agent. All in the tra
 Each message is dealt with once: what is answered here leaves a row under the message's own key."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Literal
 
 import structlog
@@ -19,44 +19,13 @@ from workers.consent.strangers import Stranger
 from workers.front_desk import has_said, say
 from workers.house import Done
 from workers.intake import codes, commands, switchboard
+from workers.intake.received import AgainError, Handled, Passed, Turned
 from workers.intake.registering import register, registration_of
 from workers.intake.switchboard import Found
 from workers.intake.visits import Visit, standing_at
-from workers.refusals import RefusalKind
 from workers.settings import Settings
 
 log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class Passed:
-    """It may be stored. `raw`: as a command to the agent's program. `stranger`: it waits until they are let in."""
-
-    found: Found
-    may_answer: bool
-    raw: str | None = None
-    stranger: Stranger | None = None
-
-
-@dataclass(frozen=True)
-class Handled:
-    """It was no message for an agent, and is dealt with."""
-
-    what: Literal["code", "command", "answer"]
-    done: Done
-
-
-@dataclass(frozen=True)
-class Turned:
-    """Nobody here takes it. What its sender is told, if anything, is stored."""
-
-    reason: str
-    kind: RefusalKind
-    deliveries: list[str] = field(default_factory=list)
-
-
-class AgainError(Exception):
-    """A copy of this message was dealt with before; what this one has done is rolled back."""
 
 
 async def receive(

@@ -14,7 +14,6 @@ from models.reminders import count_reminders
 from models.sessions import close_session, find_session, lock_session, place_of
 from models.tasks import unfollowed
 from models.turns import open_turn, turns_of_session
-from workers.actions.sessions import begin_anew
 from workers.giving_up import give_up, start_over
 from workers.house import Done, House, due_wakes, ring
 from workers.intake.incoming import parse_incoming
@@ -22,6 +21,7 @@ from workers.intake.ingest import Accepted, accept
 from workers.operations.keys import row_id_for, taken_once
 from workers.refusals import RefusedError
 from workers.scratch import remove_scratch
+from workers.session_reset import begin_anew
 
 COMMAND_LINE: Final = "cli"  # who it was, if it was nobody of the people
 

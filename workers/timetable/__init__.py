@@ -2,7 +2,6 @@
 
 from models.task_lookup import EVERYTHING, Scope
 from workers.timetable.changing import Changes, cancel, pause, resume, run_now, update
-from workers.timetable.dates import GRACE, check_date, check_rhythm, first_date, is_same_again, plan_in_words, slot
 from workers.timetable.looking import (
     MIN_HANDLE,
     find_past,
@@ -13,12 +12,10 @@ from workers.timetable.looking import (
     task_by_id,
 )
 from workers.timetable.making import NewTask, add
-from workers.timetable.terms import changed_terms, check_provider, conditions
 from workers.timetable.view import Run, Task
 
 __all__ = [
     "EVERYTHING",
-    "GRACE",
     "MIN_HANDLE",
     "Changes",
     "NewTask",
@@ -27,23 +24,14 @@ __all__ = [
     "Task",
     "add",
     "cancel",
-    "changed_terms",
-    "check_date",
-    "check_provider",
-    "check_rhythm",
-    "conditions",
     "find_past",
     "find_task",
-    "first_date",
-    "is_same_again",
     "list_tasks",
     "page_of_tasks",
     "pause",
-    "plan_in_words",
     "resume",
     "run_now",
     "runs_of",
-    "slot",
     "task_by_id",
     "update",
 ]

@@ -30,8 +30,8 @@ from models.tasks import (
 from scheduler.recurrence import jittered
 from scheduler.recurring import follow
 from workers.refusals import RefusedError
-from workers.timetable.dates import check_date, check_rhythm, date_after, next_date, nominal, plan_in_words
-from workers.timetable.terms import changed_terms, is_looser
+from workers.task_dates import check_date, check_rhythm, date_after, next_date, nominal, plan_in_words
+from workers.task_terms import changed_terms, is_looser
 from workers.timetable.view import Task
 
 _OF_TERMS: Final = frozenset(asdict(DEFAULT_TERMS))

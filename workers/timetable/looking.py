@@ -21,7 +21,7 @@ from models.task_lookup import (
 )
 from models.tasks import FINISHED, database_now, series_of, waits
 from workers.refusals import RefusedError
-from workers.timetable.dates import date_after, nominal
+from workers.task_dates import date_after, nominal
 from workers.timetable.view import Run, Task
 
 MIN_HANDLE: Final = 4  # characters

@@ -14,9 +14,9 @@ from models.task_lookup import Scope
 from models.tasks import count_waiting, database_now
 from models.upsert import insert_ignoring
 from workers.refusals import RefusedError
-from workers.timetable.dates import check_date, check_rhythm, first_date, is_same_again, plan_in_words, slot
+from workers.task_dates import check_date, check_rhythm, first_date, is_same_again, plan_in_words, slot
+from workers.task_terms import check_terms
 from workers.timetable.looking import list_tasks
-from workers.timetable.terms import check_terms
 from workers.timetable.view import Task
 
 MAX_TASKS: Final = 100

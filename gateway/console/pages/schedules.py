@@ -20,7 +20,8 @@ from workers import timetable
 from workers.access import Act
 from workers.house import House
 from workers.operations import tasks as operations
-from workers.timetable import Task, conditions
+from workers.task_terms import conditions
+from workers.timetable import Task
 
 _MOST: Final = 300
 _SHOWN_RUNS: Final = 20

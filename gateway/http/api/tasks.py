@@ -27,6 +27,8 @@ from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 from workers.operations import tasks as operations
 from workers.operations.keys import row_id_for, taken_once
+from workers.task_dates import check_date, check_rhythm
+from workers.task_terms import changed_terms
 from workers.timetable import Changes, Task
 
 SHOWN_RUNS = 10
@@ -88,10 +90,10 @@ async def change_task(
             return
         with sensible():
             timezone = changes.get("timezone", task.timezone)
-            timetable.check_rhythm(changes.get("recurrence"), timezone)
-            timetable.changed_terms(task.terms, **{k: v for k, v in changes.items() if hasattr(task.terms, k)})
+            check_rhythm(changes.get("recurrence"), timezone)
+            changed_terms(task.terms, **{k: v for k, v in changes.items() if hasattr(task.terms, k)})
             if changes.get("process_after") is not None:
-                timetable.check_date(changes["process_after"], await database_now(conn))
+                check_date(changes["process_after"], await database_now(conn))
             if changes.get("provider") is not None:
                 group = await find_agent_group(conn, task.agent_group_id)
                 assert group is not None
@@ -152,7 +154,7 @@ async def _add(house: House, caller: Caller, given: NewTask, row_id: str | None)
 
     async def check(conn: AsyncConnection) -> None:
         if incoming.process_after is not None:
-            timetable.check_date(incoming.process_after, await database_now(conn))
+            check_date(incoming.process_after, await database_now(conn))
         if incoming.terms is not None and incoming.terms.provider is not None:
             operations.check_provider_options(house.registry, group, incoming.terms.provider)
 

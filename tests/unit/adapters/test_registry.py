@@ -42,10 +42,20 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 @pytest.mark.spec("P16", "C1")
 def test_drivers_are_found_by_their_entry_points(installed: list[str]) -> None:
     everything = Registry()
-    assert installed == ["longshore.providers", "longshore.channels", "longshore.tools"]
     assert everything.channels.names == ["broken", "fake"]
     assert everything.tools.names == ["clock"]
     assert everything.providers.names == []
+    assert installed == ["longshore.channels", "longshore.tools", "longshore.providers"]
+
+
+@pytest.mark.spec("P16")
+def test_entry_points_are_read_once_and_only_those_that_somebody_asks_for(installed: list[str]) -> None:
+    everything = Registry()
+    assert installed == []
+    assert everything.channels.names == ["broken", "fake"]
+    assert everything.channels.refused == []
+    everything.channels.get("fake")
+    assert installed == ["longshore.channels"]
 
 
 @pytest.mark.spec("P16")

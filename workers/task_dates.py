@@ -9,7 +9,7 @@ from scheduler import following
 from scheduler.recurrence import RecurrenceError, check_recurrence, check_timezone, jittered, next_after
 from scheduler.words import next_runs, often
 from workers.refusals import RefusedError
-from workers.timetable.terms import conditions
+from workers.task_terms import conditions
 
 # A date so little in the past is a clock's or a model's slowness, and due now; an older one is a mistake.
 GRACE: Final = timedelta(minutes=5)

@@ -4,8 +4,8 @@ import math
 from dataclasses import replace
 from typing import Any, Final
 
-from adapters.actions import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT, MAX_USD, MIN_USD
 from adapters.registry import Registry
+from adapters.task_limits import MAX_JITTER, MAX_PAUSE_AFTER, MAX_SCRIPT, MAX_USD, MIN_USD
 from models.base import storable
 from models.series import CATCH_UPS, DEFAULT_TERMS, OVERLAPS, Terms
 from scheduler.words import duration
