@@ -23,7 +23,6 @@ from workers.runtime import Node, Runtime
 from workers.settings import Settings
 from workers.workflows.engine import advance
 
-
 # Whoever answers at once finds something to do: what is rung for is committed.
 _TO_SEND = "SELECT 1 FROM messages_out WHERE id = ?"
 _TO_RUN = (
