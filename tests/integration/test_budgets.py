@@ -13,8 +13,9 @@ from models.groups import ensure_messaging_group
 from models.people import User, UserDm
 from tests.support.cards import cards_of, press
 from tests.support.fleet import Fleet, MakeFleet
-from tests.support.model_api import ModelApi, hang, reply, rule, script
+from tests.support.model_api import ModelApi, hang, refuse, reply, rule, script
 from tests.support.model_api import Usage as Used
+from tests.support.model_api.refusals import ErrorName
 from workers.consent.approvals import decide
 from workers.refusals import RefusedError
 
@@ -49,6 +50,20 @@ async def test_a_call_is_settled_at_what_it_cost(fleet: Fleet, api: ModelApi) ->
     assert (round(day.spent_usd, 6), round(day.reserved_usd, 6)) == (1.0, 0.0)
     [usage] = await fleet.rows(Usage)
     assert (float(usage.cost_usd), usage.input_tokens) == (1.0, 1_000_000)
+    assert await fleet.rows(Reservation) == []
+
+
+@pytest.mark.spec("P21")
+@pytest.mark.parametrize(("error", "status"), [("invalid", "failed"), ("overloaded", "waiting")])
+async def test_what_was_held_for_a_call_that_failed_is_given_back(
+    fleet: Fleet, api: ModelApi, error: ErrorName, status: str
+) -> None:
+    await _group(fleet, daily_usd=5.0)
+    api.fail(refuse(error))
+    await fleet.send()
+    assert await fleet.answer_wakes() == [status]
+    [day] = await fleet.rows(BudgetDay)
+    assert (day.spent_usd, round(day.reserved_usd, 6)) == (0.0, 0.0)
     assert await fleet.rows(Reservation) == []
 
 

@@ -11,13 +11,15 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi.routing import APIRoute
+from sqlalchemy import update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.registry import Drivers
 from gateway.console.app import PAGES
 from gateway.console.security import COOKIE, CSRF_FIELD
 from gateway.console.static_files import address_of, static_files
-from models import AgentGroup, Audit, MessageIn, Usage, Wiring
+from models import AgentGroup, Audit, MessageIn, SignIn, Usage, Wiring
+from models.base import now
 from models.database import Database
 from models.errors import DatabaseDownError
 from models.fleet import note_limited, note_success
@@ -247,6 +249,14 @@ async def test_signing_out_ends_it_also_for_a_copy_of_the_cookie(gateway: Gatewa
     assert (answer.status_code, answer.headers["location"]) == (303, "/console/sign-in")
     assert "Max-Age=0" in answer.headers["set-cookie"]
     assert (await ada.get("/")).status_code == 303
+
+
+@pytest.mark.spec("G3")
+@ONE_DATABASE
+async def test_a_sign_in_ends_when_its_time_is_over(gateway: Gateway, ada: ConsoleUser) -> None:
+    assert (await ada.get("/")).status_code == 200
+    await gateway.fleet.execute(update(SignIn).values(expires_at=now(-1)))
+    assert (await ada.get("/")).headers["location"].startswith("/console/sign-in")
 
 
 def console_routes() -> list[tuple[str, str]]:

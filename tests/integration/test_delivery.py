@@ -15,6 +15,7 @@ from models.base import new_id, now
 from models.outbox import mark_delivered
 from tests.support import cards
 from tests.support.fleet import Fleet, MakeFleet
+from tests.support.outgoing import SlowPlatform
 from workers.delivery import sending as delivery
 
 pytestmark = pytest.mark.both_databases
@@ -67,6 +68,23 @@ async def test_many_senders_at_once_send_each_message_once_and_in_order(fleet: F
     fleet.bells.deliveries = []
     await asyncio.gather(*(delivery.send(fleet.runtime, ring) for ring in rings))
     assert texts(channel) == ["one", "two", "three"]
+
+
+@pytest.mark.spec("M12")
+async def test_nothing_overtakes_what_is_just_being_sent(make_fleet: MakeFleet) -> None:
+    channel = SlowPlatform()
+    fleet = await make_fleet(_with(channel))
+    await fleet.add_group(script=THREE_ANSWERS)
+    await _say(fleet)
+    [first, *behind], fleet.bells.deliveries = fleet.bells.deliveries, []
+    sending = asyncio.create_task(delivery.send(fleet.runtime, first))
+    async with asyncio.timeout(10):
+        await channel.has_it.wait()
+        for ring in behind:
+            await delivery.send(fleet.runtime, ring)
+        channel.go_on.set()
+        await sending
+    assert channel.texts == ["one", "two", "three"]
 
 
 @pytest.mark.spec("M12")

@@ -13,7 +13,7 @@ from adapters.errors import ChannelError, DeliveryError
 from models import MessageOut
 from models.base import now
 from tests.support.fleet import MakeFleet
-from tests.support.outgoing import Outgoing, Platform
+from tests.support.outgoing import Outgoing, Platform, SlowPlatform
 from workers.delivery import handover, sending, settle_doubtful
 from workers.delivery.doubt import may_be_resolved
 from workers.delivery.sending import _claim
@@ -257,6 +257,36 @@ class Stopped:
             await self._outgoing.fleet.settle_down()
             self.time += 61.0
         return 0.0
+
+
+async def test_a_sender_that_comes_back_while_another_is_sending_sends_nothing(
+    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = SlowPlatform(idempotent=False, findable=True)
+    outgoing = await opened(make_fleet, platform)
+    others: list[asyncio.Task[None]] = []
+
+    class Overtaken(Stopped):
+        async def take(self, *_: Any) -> float:
+            if not others:
+                await lose_claim(outgoing)
+                [ring], outgoing.fleet.bells.deliveries = outgoing.fleet.bells.deliveries, []
+                others.append(asyncio.create_task(sending.send(outgoing.fleet.runtime, ring)))
+                await platform.has_it.wait()
+                self.time += 61.0
+            return 0.0
+
+    clock = Overtaken(outgoing)
+    monkeypatch.setattr(handover, "monotonic", clock)
+    monkeypatch.setattr(sending, "monotonic", clock)
+    monkeypatch.setattr(outgoing.fleet.runtime.rates, "take", clock.take)
+    async with asyncio.timeout(10):
+        row = await outgoing.send({"text": "hello"})
+        assert row.status == "sending", "it is the other's"
+        platform.go_on.set()
+        await asyncio.gather(*others)
+    assert (await outgoing.row(row.id)).status == "delivered"
+    assert platform.texts == ["hello"], "once"
 
 
 async def test_what_was_never_handed_over_is_not_in_doubt(make_fleet: MakeFleet) -> None:

@@ -10,7 +10,8 @@ import pytest
 from sqlalchemy import update
 
 from adapters.providers.anthropic import AnthropicProvider
-from models import BudgetDay, MessageIn, Stage, Workflow
+from models import Approval, BudgetDay, MessageIn, Stage, Workflow
+from models.base import new_id
 from tests.support.api_fleet import model_api
 from tests.support.fleet import MakeFleet
 from tests.support.foreman_setup import (
@@ -159,7 +160,8 @@ async def test_each_risky_thing_in_a_change_is_asked_for_by_itself(
 async def test_a_merge_without_approval_is_impossible_even_if_the_clerk_is_told_to(
     make_fleet: MakeFleet, folder: Path, repository: Path
 ) -> None:
-    """As if a row had been tampered with: the order to publish comes without the asks before it."""
+    """As if a row had been tampered with: the order to publish comes without the asks before it. What was asked before
+    was not answered, and what was answered is about another commit."""
     fleet = await foreman(make_fleet, folder)
     started = await begin(fleet, repository)
     await fleet.settle_down()
@@ -169,6 +171,9 @@ async def test_a_merge_without_approval_is_impossible_even_if_the_clerk_is_told_
     await advance(fleet.runtime, started.workflow_id)
     [again] = [row for row in await fleet.rows(Stage) if row.kind == "publish" and row.status == "running"]
     assert again.id != stage.id
+    [asked] = await fleet.rows(Approval)
+    other = asked.payload | {"arguments": asked.payload["arguments"] | {"commit": "0" * 40}}
+    await fleet.insert(Approval, asked._asdict() | {"id": new_id(), "payload": other, "status": "used"})
     await fleet.execute(
         update(MessageIn)
         .where(MessageIn.id == again.id)

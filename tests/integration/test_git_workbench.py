@@ -270,7 +270,8 @@ async def test_agents_see_history_through_their_tree_and_cannot_write_it(
 ) -> None:
     tree = await bench.tree("one", (await bench.take_in(source.path)).commit)
     sandbox = Bubblewrap()
-    script = "git log --format=%s; git status --short; git commit -q --allow-empty -m x || echo refused"
+    commit = "git -c user.name=x -c user.email=x commit -q --allow-empty -m x"
+    script = f"git log --format=%s; git status --short; {commit} || echo refused"
     (tree / "new").write_text("x")
     finished = await run(
         sandbox,

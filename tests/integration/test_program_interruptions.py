@@ -133,6 +133,10 @@ async def test_what_a_lost_attempt_has_done_is_told_to_the_next(
     fleet, diarist = worker
     task = '{"prompt": "water the plants", "processAfter": "2099-01-01T00:00:00Z"}'
     session_id, _, running = await start_turn(fleet, diarist, f"use schedule_task {task}\nstay")
+    [turn] = await fleet.turns()
+    # As if it had been killed in the middle of another call.
+    begun = {"turn_id": turn.id, "number": 9, "key": "1:call-9:launch", "kind": "tool", "name": "launch"}
+    await fleet.insert(Step, begun | {"input": {"rocket": "one"}})
     await fleet.execute(update(Session).values(lease_expires_at=now(-60)))
     other, there = await make_worker()
     again = asyncio.create_task(wake(other.runtime, session_id, "diarist"))
@@ -140,6 +144,7 @@ async def test_what_a_lost_attempt_has_done_is_told_to_the_next(
     prompt = str(there.queries[0].given.prompt)
     assert "An earlier attempt of yours was cut off, and you remember nothing of it." in prompt
     assert re.search(r"- schedule_task .*water the plants.*: scheduled", prompt)
+    assert "- launch {'rocket': 'one'}: begun; whether it took effect is unknown" in prompt
     for attempt in (there.queries[0], diarist.queries[0]):
         await attempt.listening.wait()
         await attempt.abort()

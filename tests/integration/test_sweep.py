@@ -196,11 +196,11 @@ async def test_a_long_sweep_keeps_nobody_from_another(fleet: Fleet, monkeypatch:
 @pytest.mark.spec("S6")
 async def test_a_sweep_that_finds_no_end_stops_after_a_while(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     async def full() -> Found:
-        return Found(deliveries=["one"], full=True)
+        return Found(doubtful=["one"], full=True)
 
     begun = rings(fleet, monkeypatch, full)
     assert await ring(fleet) == {"rung": upkeep.MAX_LOOKS}
-    assert len(begun) == len(fleet.bells.deliveries) == upkeep.MAX_LOOKS
+    assert len(begun) == len(fleet.bells.doubtful) == upkeep.MAX_LOOKS
 
 
 @pytest.mark.spec("S1", "S5")

@@ -8,14 +8,17 @@ from typing import Any
 
 import pytest
 from celery import Celery
+from pydantic import BaseModel
 from sqlalchemy import insert, update
 
 from adapters.contracts import ParkedError
+from adapters.registry import Drivers, Registry
+from adapters.tool_port import Tool, ToolContext
 from models import AgentGroup, PendingQuestion, Session, Step, TranscriptItem, Usage, Wiring
 from models.base import now
 from models.groups import ensure_messaging_group
 from tests.support.fleet import Fleet, MakeFleet
-from tests.support.model_api import Call, ModelApi, Think, reply, rule, script, stall
+from tests.support.model_api import Call, ModelApi, Think, refuse, reply, rule, script, stall
 from workers.bells import CeleryBells
 from workers.consent.questions import give_answer
 from workers.ending import Ended, Ending
@@ -440,6 +443,37 @@ async def test_what_only_rides_along_interrupts_nobody(fleet: Fleet, api: ModelA
     api.release()
     assert await running == "completed"
     assert [row.content["text"] for row in await fleet.outbox()] == ["Once upon a time there was a ship."]
+
+
+class Launch(BaseModel):
+    pass
+
+
+@PROVIDERS
+@pytest.mark.spec("M7", "M8")
+async def test_what_the_journal_holds_is_neither_asked_nor_done_again(
+    make_fleet: MakeFleet, api: ModelApi, provider: str
+) -> None:
+    launched: list[str] = []
+
+    async def launch(arguments: Launch, context: ToolContext) -> str:
+        launched.append(context.call)
+        return f"launched {len(launched)}"
+
+    tool = Tool("launch", "Launches.", Launch, launch, idempotent=True)
+    fleet = await make_fleet(Registry(tools=Drivers("tool", made={"launch": tool})))
+    api.script = script(rule("go", reply(Call("launch", {})), reply(Call("launch", {})), "It said: {result}."))
+    api.fail(refuse("overloaded"), predicate=lambda asked: asked.rounds == 2)
+    await fleet.add_group(provider=provider)
+    await fleet.send("go")
+    assert await fleet.answer_wakes() == ["waiting"]
+    await fleet.execute(update(Session).values(resume_after=None))
+    [session] = await fleet.sessions()
+    assert await fleet.wake(session.id, provider) == "completed"
+    assert len(launched) == 2
+    assert len(api.requests) == 4, "the two that were answered, the one that was refused, and that one again"
+    [answer] = await fleet.outbox()
+    assert "launched 2" in answer.content["text"]
 
 
 @pytest.mark.spec("P20", "M7")

@@ -25,6 +25,7 @@ from models.base import Base
 from tests.support.api_fleet import model_api
 from tests.support.fleet import Fleet, MakeFleet
 from tests.support.model_api import Call, Think, refuse, reply, rule, script
+from workers import tool_loop
 from workers.events import ALL, redis_client
 from workers.logs import configure_logs, hide_secrets
 
@@ -152,6 +153,7 @@ async def test_a_model_and_a_tool_that_say_too_much(
             f"It said {{result}}, and {SLIP}; that is all.",
         )
     )
+    monkeypatch.setattr(tool_loop, "GATHER_SECONDS", 0.0)  # every piece is shown as it comes
     async with model_api(monkeypatch, said) as server:
         server.manner = replace(server.manner, chunk=chunk)
         await leaky.add_group(provider=provider)

@@ -74,6 +74,7 @@ async def make_fleet(database_url: str, redis_url: str, tmp_path: Path) -> Async
     yield make
     for fleet in fleets:
         await fleet.close()
+    assert [early for fleet in fleets for early in fleet.bells.early] == [], "rung for before it was committed"
 
 
 @pytest.fixture

@@ -1,11 +1,13 @@
 """A fleet in one process, for integration tests: the real runtime, database and Redis, with bells that are answered
 when the test says so. Several fleets on one database are several workers."""
 
+import sqlite3
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import insert, select
+from sqlalchemy import insert, make_url, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.events import Envelope
@@ -21,11 +23,21 @@ from workers.runtime import Node, Runtime
 from workers.settings import Settings
 from workers.workflows.engine import advance
 
+# Whoever answers at once finds something to do: what is rung for is committed.
+_TO_SEND = "SELECT 1 FROM messages_out WHERE id = ?"
+_TO_RUN = (
+    "SELECT 1 FROM sessions WHERE id = ?1 AND (woken_at IS NOT NULL OR EXISTS "
+    "(SELECT 1 FROM messages_in WHERE session_id = ?1 AND status IN ('pending', 'processing')))"
+)
+
 
 class HeldBells:
-    """Keeps rings until they are answered. Losing or doubling them is a matter of editing a list."""
+    """Keeps rings until they are answered. Losing or doubling them is a matter of editing a list. `early`: those that
+    rang before the commit of what they are for, seen on SQLite (`file`)."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: str | None = None) -> None:
+        self._file = file
+        self.early: list[str] = []
         self.wakes: list[tuple[str, str]] = []
         self.deliveries: list[str] = []
         self.doubtful: list[str] = []
@@ -34,9 +46,11 @@ class HeldBells:
         self.told: list[Envelope] = []
 
     def wake(self, session_id: str, provider: str) -> None:
+        self._look(_TO_RUN, session_id)
         self.wakes.append((session_id, provider))
 
     def deliver(self, message_out_id: str) -> None:
+        self._look(_TO_SEND, message_out_id)
         self.deliveries.append(message_out_id)
 
     def advance(self, workflow_id: str) -> None:
@@ -53,6 +67,12 @@ class HeldBells:
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def _look(self, query: str, row_id: str) -> None:
+        if self._file is not None:
+            with closing(sqlite3.connect(self._file)) as conn:
+                if conn.execute(query, (row_id,)).fetchone() is None:
+                    self.early.append(row_id)
 
 
 def fleet_settings(database_url: str, redis_url: str, folder: Path, **changes: Any) -> Settings:
@@ -72,7 +92,8 @@ def fleet_settings(database_url: str, redis_url: str, folder: Path, **changes: A
 
 class Fleet:
     def __init__(self, settings: Settings, registry: Registry | None = None, name: str = "test") -> None:
-        self.bells = HeldBells()
+        url = make_url(settings.database_url)
+        self.bells = HeldBells(url.database if url.get_backend_name() == "sqlite" else None)
         self.runtime = Runtime(settings, self.bells, registry, Node(name))
         self.db = self.runtime.db
 

@@ -1,5 +1,6 @@
 """Messages on their way to a platform, written straight into the outbox of a fleet with one session."""
 
+import asyncio
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +46,20 @@ class Platform(FakeChannel):
 
     def registry(self) -> Registry:
         return Registry(channels=Drivers("channel", made={"fake": self}))
+
+
+class SlowPlatform(Platform):
+    """Takes its time with the first message: `has_it` is set when it got there, and it is shown when `go_on` is."""
+
+    def __init__(self, **capabilities: Any) -> None:
+        super().__init__(**capabilities)
+        self.has_it, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def deliver(self, message: OutboundMessage) -> Receipt:
+        if not self.has_it.is_set():
+            self.has_it.set()
+            await self.go_on.wait()
+        return await super().deliver(message)
 
 
 class Outgoing:
