@@ -95,23 +95,20 @@ async def test_another_provider_goes_on(runner: TurnRunner) -> None:
             assert then in {row.provider for row in one.usage}, one.deaths
 
 
+BROKEN = {
+    "forgetful": (f"{AFTER_COMMIT}{END} t02", "runs of t02 (finished at the kill, 1 before): 2, not 1"),
+    "late": (AFTER_EFFECT + "t01", "runs of t01 before its intent was on record: 1, not 0"),
+    "reckless": (AFTER_EFFECT + "t01", "runs of t01 (started at the kill, 1 before): 2, not 1"),
+}
+
+
 @pytest.mark.spec("M7")
 @pytest.mark.parametrize(
-    ("fault", "boundary", "complaint"),
-    [
-        pytest.param(
-            *("forgetful", f"{AFTER_COMMIT}{END} t02", "runs of t02 (finished at the kill, 1 before): 2, not 1"),
-            marks=pytest.mark.long,
-        ),
-        pytest.param(
-            *("late", AFTER_EFFECT + "t01", "runs of t01 before its intent was on record: 1, not 0"),
-            marks=pytest.mark.long,
-        ),
-        ("reckless", AFTER_EFFECT + "t01", "runs of t01 (started at the kill, 1 before): 2, not 1"),
-    ],
+    "fault", ["reckless", *(pytest.param(f, marks=pytest.mark.long) for f in ("forgetful", "late"))]
 )
-async def test_a_broken_tool_box_is_found_out(runner: TurnRunner, fault: str, boundary: str, complaint: str) -> None:
+async def test_a_broken_tool_box_is_found_out(runner: TurnRunner, fault: str) -> None:
     """A journal that forgets, one that writes too late and one that repeats what it may not."""
+    boundary, complaint = BROKEN[fault]
     found = await runner.run(boundary, fault=fault, wire="anthropic")
     assert any(complaint in what for what in found.complaints()), found.complaints()
 

@@ -92,8 +92,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(
-    "fault",
-    ["hasty", pytest.param("forgetful", marks=pytest.mark.long), pytest.param("repeating", marks=pytest.mark.long)],
+    "fault", ["hasty", *(pytest.param(f, marks=pytest.mark.long) for f in ("forgetful", "repeating"))]
 )
 async def test_a_broken_foreman_is_found_out(on_sqlite: WorkflowRunner, fault: str) -> None:
     """One that merges before it asks, one that does not see what it has handed over, one that commits what it has

@@ -15,8 +15,9 @@ import pytest_asyncio
 from tests.support.boundaries.databases import copies_of_file, copies_on_server
 from tests.support.boundaries.ledger_tools import ToolEvidence
 from tests.support.boundaries.marks import FLUSH
+from tests.support.boundaries.plan_tools import AROUND_TOOLS, NEVER_LEFT_OUT
 from tests.support.boundaries.runner import Runner, missed, open_runner
-from tests.support.boundaries.scenario_tools import AROUND_TOOLS, NEVER_LEFT_OUT, Tools
+from tests.support.boundaries.scenario_tools import Tools
 
 FULL = os.environ.get("LONGSHORE_CHAOS") == "full"
 STEPS = (0, 1, 2, 3, 7)  # how far apart two deaths are, in boundaries around the tools

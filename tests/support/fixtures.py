@@ -23,7 +23,7 @@ def spare_databases(postgres_url: str) -> Iterator[list[str]]:
             conn.execute(f'DROP DATABASE "{make_url(url).database}" WITH (FORCE)'.encode())
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def make_postgres(postgres_url: str, postgres_template: str, spare_databases: list[str]) -> Callable[[], Iterator[str]]:
     def make() -> Iterator[str]:
         if spare_databases:

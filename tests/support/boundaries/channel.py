@@ -13,20 +13,20 @@ from tests.support.boundaries.marks import AFTER_DELIVERY, BEFORE_DELIVERY, Case
 class LastingChannel(FakeChannel):
     """`asked`: it can also say what it was sent; else whoever is in doubt has to send again."""
 
-    def __init__(self, path: Path, marks: Callable[[str], None] | None = None, *, asked: bool = True) -> None:
+    def __init__(self, path: Path, mark: Callable[[str], None] | None = None, *, asked: bool = True) -> None:
         super().__init__()
         self._path = path
-        self._marks = marks or (lambda _: None)
+        self._mark = mark or (lambda _: None)
         self._asked = asked
 
     @classmethod
-    def of(cls, case: Case, marks: Marks) -> "LastingChannel":
+    def of(cls, case: Case, mark: Marks) -> "LastingChannel":
         """Each database has one of the two kinds of platform."""
-        return cls(case.shown, marks, asked=not case.database_url.startswith("sqlite"))
+        return cls(case.shown, mark, asked=not case.database_url.startswith("sqlite"))
 
     async def deliver(self, message: OutboundMessage) -> Receipt:
         what = str(message.content["text"])[:12]
-        self._marks(BEFORE_DELIVERY + what)
+        self._mark(BEFORE_DELIVERY + what)
         sent = {
             "key": message.idempotency_key,
             "place": message.destination.platform_id,
@@ -36,7 +36,7 @@ class LastingChannel(FakeChannel):
         if message.idempotency_key not in self._keys():
             with self._path.open("a") as file:
                 file.write(json.dumps(sent) + "\n")
-        self._marks(AFTER_DELIVERY + what)
+        self._mark(AFTER_DELIVERY + what)
         return Receipt(message.idempotency_key)
 
     async def edit(self, *_: Any) -> None:

@@ -27,37 +27,37 @@ _READERS = frozenset(
 _at_work: ContextVar[str] = ContextVar("at_work", default="")  # the command that is being started
 
 
-def mark_git(marks: Marks) -> None:
+def mark_git(mark: Marks) -> None:
     git, shell, host = Repository.git, Repository.shell, HostRepository.git
     check, sandboxed, spawn = vars(adapters.git.checking)["run"], Bubblewrap.start, asyncio.create_subprocess_exec
 
     @contextmanager
     def around(word: str) -> Iterator[None]:
-        marks(BEFORE_GIT + word)
+        mark(BEFORE_GIT + word)
         token = _at_work.set(word)
         try:
             yield
         finally:
             _at_work.reset(token)
-        marks(AFTER_GIT + word)
+        mark(AFTER_GIT + word)
 
     async def marked_git(self: Repository, *arguments: str, **more: Any) -> Any:
         word, tree = arguments[0], more.get("tree")
         if word in _READERS or "--get" in arguments:
             return await git(self, *arguments, **more)
         if word == "add":
-            leave_lock(self.path / "worktrees" / str(tree) / "index", LOCKED + word, marks)
+            leave_lock(self.path / "worktrees" / str(tree) / "index", LOCKED + word, mark)
         with around(word):
             said = await git(self, *arguments, **more)
         if word == "read-tree" and tree is not None:
-            await lay_by_half(lambda: git(self, *arguments, **more), self.tree_path(tree), marks)
+            await lay_by_half(lambda: git(self, *arguments, **more), self.tree_path(tree), mark)
         return said
 
     async def marked_shell(self: Repository, name: str, script: str, *arguments: str, **more: Any) -> Any:
         if name in _READERS or script.startswith("test "):
             return await shell(self, name, script, *arguments, **more)
         if name == "update-ref":
-            leave_lock(self.path / arguments[0], LOCKED + name, marks)
+            leave_lock(self.path / arguments[0], LOCKED + name, mark)
         with around(name):
             return await shell(self, name, script, *arguments, **more)
 
@@ -75,13 +75,13 @@ def mark_git(marks: Marks) -> None:
         process = await sandboxed(self, command)
         if (word := _at_work.get()) and not word.startswith(ON_HOST):
             await runs(process.grip)
-            marks(DURING + word)
+            mark(DURING + word)
         return process
 
     async def marked_spawn(*given: Any, **more: Any) -> Any:
         process = await spawn(*given, **more)
         if (word := _at_work.get()).startswith(ON_HOST):
-            marks(DURING + word)
+            mark(DURING + word)
         return process
 
     Repository.git = marked_git  # type: ignore[method-assign]
@@ -100,20 +100,20 @@ async def runs(grip: Any) -> None:
             await asyncio.sleep(0.001)
 
 
-def leave_lock(locked: Path, name: str, marks: Marks) -> None:
+def leave_lock(locked: Path, name: str, mark: Marks) -> None:
     """As a git that was killed leaves it. Where the folder is not made yet there is none; and one that is there already
     is not ours to take away."""
     lock = locked.with_name(f"{locked.name}.lock")
     if not locked.parent.is_dir() or lock.exists():
         return
     lock.touch()
-    marks(name)
+    mark(name)
     lock.unlink()
 
 
-async def lay_by_half(lay_again: Callable[[], Any], folder: Path, marks: Marks) -> None:
+async def lay_by_half(lay_again: Callable[[], Any], folder: Path, mark: Marks) -> None:
     """Files that are laid out: one is not there yet, another is cut short. Then all of it is done again."""
     (folder / "test_calc.py").unlink(missing_ok=True)
     (folder / "calc.py").write_text("def ad")
-    marks(HALF + "read-tree")
+    mark(HALF + "read-tree")
     await lay_again()

@@ -7,30 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from models import (
-    AgentGroup,
-    Approval,
-    BudgetDay,
-    Event,
-    MessageIn,
-    MessageOut,
-    Reservation,
-    Session,
-    Stage,
-    Step,
-    TranscriptItem,
-    Turn,
-    Usage,
-    Workflow,
-)
+import models
 from tests.support.boundaries.marks import OVER
 from tests.support.fleet import Fleet
 
 # By what Evidence calls them.
 TABLES = {
-    "agents": AgentGroup, "sessions": Session, "inbox": MessageIn, "outbox": MessageOut, "turns": Turn, "steps": Step,
-    "events": Event, "transcript": TranscriptItem, "approvals": Approval, "usage": Usage, "days": BudgetDay,
-    "reservations": Reservation, "workflows": Workflow, "stages": Stage,
+    "agents": models.AgentGroup, "sessions": models.Session, "inbox": models.MessageIn, "outbox": models.MessageOut,
+    "turns": models.Turn, "steps": models.Step, "events": models.Event, "transcript": models.TranscriptItem,
+    "approvals": models.Approval, "usage": models.Usage, "days": models.BudgetDay, "reservations": models.Reservation,
+    "workflows": models.Workflow, "stages": models.Stage,
 }  # fmt: skip
 _ORDER = ("session_id", "seq", "position", "number", "id")
 # What is looked at, what was found, and what it must be.

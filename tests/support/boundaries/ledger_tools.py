@@ -5,30 +5,20 @@ and the agent must be told that nobody knows."""
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
+from tests.support.boundaries import plan_tools as plan
 from tests.support.boundaries.ledger import Death, Evidence, Fact, within
 from tests.support.boundaries.marks import AFTER_COMMIT, BEFORE_COMMIT, END
 from workers.consent.approvals import Consent
 from workers.toolbox import EFFECT_UNKNOWN
 
-ROOM, OWNER = "room", "olga"
-AGENT, EXPERT = "demo", "expert"
-GO, WAITS = "go", "and then?"
-ASKED, ADVICE = "how much?", "It is 42"
-FILE, REPORT, WITH_FILE = "report.txt", "all is well\n" * 1000, "Here it is."
-PROMPT, LAUNCHED = "water the plants", "launched prod"
-TOLD, HEARD, DONE = "launch says: ", "heard: ", "done"
-ASKS_HERE: Final = "I wait for an approval before I go on (launch). Whoever runs me has been asked."
-ASKS_OWNER: Final = f"**{AGENT} asks for an approval** (high risk, tool)\n`{AGENT} wants launch(what=prod)`\n"
-TOOLS: Final = ("send_file", "send_to_agent", "schedule_task", "launch", "send_message", "reset_session")
-_DECIDES: Final = (Consent._use.__qualname__, f"{END} launch")
+_DECIDES = (Consent._use.__qualname__, f"{END} launch")
 
 
 @dataclass
 class ToolEvidence(Evidence):
     channel = "fake"
-    scheduled = ({"prompt": PROMPT},)
+    scheduled = ({"prompt": plan.PROMPT},)
 
     def unknown(self) -> set[str]:
         return {"launch"} if self._told() == EFFECT_UNKNOWN else set()
@@ -36,43 +26,49 @@ class ToolEvidence(Evidence):
     def facts(self) -> Iterator[Fact]:
         for facts in (self._shown, self._agents, self._launch, self._sessions):
             yield from facts()
-        yield "steps", Counter(step.name for step in self.steps), Counter(TOOLS)
+        yield "steps", Counter(step.name for step in self.steps), Counter(plan.TOOLS)
 
     def _shown(self) -> Iterator[Fact]:
         files = [(one["place"], one["text"], one["files"]) for one in self.shown if one["files"]]
-        yield "files shown", files, [(ROOM, WITH_FILE, {FILE: REPORT})]
-        answers = [text for text in self.texts_shown(ROOM) if text.startswith(HEARD)]
-        others = sorted(text for text in self.texts_shown(ROOM) if not text.startswith(HEARD))
-        yield "the room was shown", others, sorted([WITH_FILE, ASKS_HERE, TOLD + self._told(), DONE])
-        heard = " ".join(text.removeprefix(HEARD) for text in answers)
-        either = (f"{WAITS} {ADVICE}", f"{ADVICE} {WAITS}")
+        yield "files shown", files, [(plan.ROOM, plan.WITH_FILE, {plan.FILE: plan.REPORT})]
+        answers = [text for text in self.texts_shown(plan.ROOM) if text.startswith(plan.HEARD)]
+        others = sorted(text for text in self.texts_shown(plan.ROOM) if not text.startswith(plan.HEARD))
+        expected = [plan.WITH_FILE, plan.ASKS_HERE, plan.TOLD + self._told(), plan.DONE]
+        yield "the room was shown", others, sorted(expected)
+        heard = " ".join(text.removeprefix(plan.HEARD) for text in answers)
+        either = (f"{plan.WAITS} {plan.ADVICE}", f"{plan.ADVICE} {plan.WAITS}")
         yield "what waited was answered by", heard, heard if heard in either else either
-        yield "the owner was shown", [text[: len(ASKS_OWNER)] for text in self.texts_shown(OWNER)], [ASKS_OWNER]
+        owner = [text[: len(plan.ASKS_OWNER)] for text in self.texts_shown(plan.OWNER)]
+        yield "the owner was shown", owner, [plan.ASKS_OWNER]
         changed = [row.content["text"].split(" at ")[0] for row in self.outbox if "operation" in row.content]
-        yield "the owner's card became", changed, [f"Approved by `{self.channel}:{OWNER}`"]
+        yield "the owner's card became", changed, [f"Approved by `{self.channel}:{plan.OWNER}`"]
 
     def _agents(self) -> Iterator[Fact]:
         folders = {row.id: row.folder for row in self.agents}
         said = Counter((folders[row.agent_group_id], row.content.get("text")) for row in self.inbox)
-        expected = [(AGENT, GO), (AGENT, WAITS), (EXPERT, ASKED), (AGENT, ADVICE), (AGENT, None)]
-        yield "said was", said, Counter(expected)
+        to_agent = [(plan.AGENT, text) for text in (plan.GO, plan.WAITS, plan.ADVICE, None)]
+        yield "said was", said, Counter([*to_agent, (plan.EXPERT, plan.ASKED)])
         between = Counter(row.content["text"] for row in self.outbox if row.channel_type == "agent")
-        yield "between the agents", between, Counter([ASKED, ADVICE])
+        yield "between the agents", between, Counter([plan.ASKED, plan.ADVICE])
         tasks = [(row.id, row.content) for row in self.inbox if row.kind == "task"]
-        scheduled = [(step.id, {"prompt": PROMPT}) for step in self.steps if step.name == "schedule_task"]
+        scheduled = [(step.id, {"prompt": plan.PROMPT}) for step in self.steps if step.name == "schedule_task"]
         yield "tasks, by the id of their step", tasks, scheduled
 
     def _launch(self) -> Iterator[Fact]:
         decided = [(row.status, row.decided_by) for row in self.approvals]
-        yield "approvals", decided, [("used", f"{self.channel}:{OWNER}")]
+        yield "approvals", decided, [("used", f"{self.channel}:{plan.OWNER}")]
         told, runs = self._told(), len(self.effects)
-        least = 1 if told == LAUNCHED else 0
+        least = 1 if told == plan.LAUNCHED else 0
         yield f"runs of launch, of which the agent was told {told!r}", runs, within(runs, least, 1)
         if any(_is_unsure(death) for death in self.deaths):
-            yield "of launch the agent was told", told, told if told in (LAUNCHED, EFFECT_UNKNOWN) else "one of two"
+            yield (
+                "of launch the agent was told",
+                told,
+                told if told in (plan.LAUNCHED, EFFECT_UNKNOWN) else "one of two",
+            )
             return
         lost = next((death for death in self.deaths if _has_lost_launch(death)), None)
-        yield "of launch the agent was told", told, LAUNCHED if lost is None else EFFECT_UNKNOWN
+        yield "of launch the agent was told", told, plan.LAUNCHED if lost is None else EFFECT_UNKNOWN
         yield "runs of launch", runs, 1 if lost is None else len(lost.effects)
 
     def _told(self) -> str:
@@ -81,13 +77,13 @@ class ToolEvidence(Evidence):
 
     def _sessions(self) -> Iterator[Fact]:
         """The one that was begun anew has what was said meanwhile; each message is answered where it is."""
-        [agent] = [row.id for row in self.agents if row.folder == AGENT]
+        [agent] = [row.id for row in self.agents if row.folder == plan.AGENT]
         status = {row.id: row.status for row in self.sessions if row.agent_group_id == agent}
         yield "sessions", sorted(status.values()), ["active", "closed"]
         answered = {turn.id: turn.session_id for turn in self.turns}
         for row in self.inbox:
             if row.agent_group_id == agent:
-                expected = "closed" if row.content.get("text") == GO else "active"
+                expected = "closed" if row.content.get("text") == plan.GO else "active"
                 yield f"{row.content} is in the session that is", status.get(row.session_id), expected
             if row.kind != "task":
                 yield f"{row.content} was answered in", answered.get(row.turn_id or ""), row.session_id

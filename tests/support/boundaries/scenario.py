@@ -56,9 +56,9 @@ class Scenario(ABC, Generic[E]):
     # In the worker's.
 
     @abstractmethod
-    def registry(self, case: Case, marks: Marks) -> Registry: ...
+    def registry(self, case: Case, mark: Marks) -> Registry: ...
 
-    def hook(self, marks: Marks) -> None:
+    def hook(self, mark: Marks) -> None:
         """Mark more than every process has: commits, tools, deliveries. Not done where one warms up."""
 
     @abstractmethod

@@ -6,7 +6,7 @@ finds what this one left: rows, files, and what the platform was sent."""
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -19,68 +19,15 @@ from adapters.tools.tasks import SCHEDULE_TASK
 from adapters.workspace import Workspace
 from models import AgentGroup, Approval
 from models.base import new_id
+from tests.support.boundaries import plan_tools as plan
 from tests.support.boundaries.channel import LastingChannel
-from tests.support.boundaries.ledger_tools import (
-    ADVICE,
-    AGENT,
-    ASKED,
-    DONE,
-    EXPERT,
-    FILE,
-    GO,
-    HEARD,
-    PROMPT,
-    REPORT,
-    ROOM,
-    TOLD,
-    TOOLS,
-    WAITS,
-    WITH_FILE,
-    ToolEvidence,
-)
-from tests.support.boundaries.marks import (
-    AFTER_DELIVERY,
-    AFTER_EFFECT,
-    BEFORE_DELIVERY,
-    BEFORE_EFFECT,
-    BEGIN,
-    COMPLETE,
-    END,
-    Case,
-    Marks,
-    around_commits,
-)
+from tests.support.boundaries.ledger_tools import ToolEvidence
+from tests.support.boundaries.marks import Case, Marks
 from tests.support.boundaries.scenario import CHANNEL, OWNER, Scenario, add_owner, run_to_end
 from tests.support.fleet import Fleet
 from workers.consent import approvals
 from workers.house import ring
 from workers.outbox import Outbox, tidy
-
-HALF_COPIED: Final = "half copied"
-_SCRIPT: Final = f"""
-- when: ^{GO}$
-  play:
-  - {{tool: send_file, with: {{path: {FILE}, text: {WITH_FILE}}}}}
-  - {{tool: send_to_agent, with: {{agentGroupId: {EXPERT}, text: '{ASKED}'}}}}
-  - {{tool: schedule_task, with: {{prompt: {PROMPT}, processAfter: '2990-01-01T00:00:00Z'}}}}
-  - {{tool: launch, with: {{what: prod}}}}
-  - {{tool: send_message, with: {{text: '{TOLD}{{result}}'}}}}
-  - {{tool: reset_session}}
-  - {{answer: {DONE}}}
-- play: [{{answer: '{HEARD}{{texts}}'}}]
-"""
-# Before and after every commit and every effect of the tools.
-_COMMITS = [f"{commit} {tool}" for commit in (BEGIN, END) for tool in TOOLS]
-AROUND_TOOLS = around_commits(*_COMMITS, approvals.Consent._use.__qualname__, approvals.Consent._ask.__qualname__) | {
-    f"{side}{tool}" for side in (BEFORE_EFFECT, AFTER_EFFECT) for tool in TOOLS
-}
-# And around what makes an effect out of what they wrote: the file's delivery, the two ways between the agents, the
-# decision, the end of the turn (the first is the other agent's).
-NEVER_LEFT_OUT = (
-    AROUND_TOOLS
-    | {BEFORE_DELIVERY + WITH_FILE, AFTER_DELIVERY + WITH_FILE, HALF_COPIED}
-    | around_commits("_claim", "delivered", "_to_agent", "_to_agent #2", "decide", f"{COMPLETE} #2")
-)
 
 
 class Target(BaseModel):
@@ -101,39 +48,40 @@ class Tools(Scenario[ToolEvidence]):
     evidence = ToolEvidence
 
     async def prepare(self, fleet: Fleet, case: Case) -> None:
-        workspace = Path(case.folder) / "workspaces" / AGENT
+        workspace = Path(case.folder) / "workspaces" / plan.AGENT
         workspace.mkdir()
-        (workspace / FILE).write_text(REPORT)
-        await fleet.insert(AgentGroup, _agent(AGENT, _SCRIPT, agents=[EXPERT]), _agent(EXPERT, ADVICE))
+        (workspace / plan.FILE).write_text(plan.REPORT)
+        expert = _agent(plan.EXPERT, plan.ADVICE)
+        await fleet.insert(AgentGroup, _agent(plan.AGENT, plan.SCRIPT, agents=[plan.EXPERT]), expert)
         await add_owner(fleet)
 
     async def gather(self, found: ToolEvidence, fleet: Fleet, case: Case) -> None:
         outbox = Outbox(Path(case.folder) / "workspaces").root
         found.left = [left.name for left in outbox.iterdir()] if outbox.exists() else []
 
-    def registry(self, case: Case, marks: Marks) -> Registry:
+    def registry(self, case: Case, mark: Marks) -> Registry:
         launches = launch(case.effects)
         tools: tuple[Tool[Any], ...] = (SEND_FILE, SEND_TO_AGENT, SCHEDULE_TASK, launches, SEND_MESSAGE, RESET_SESSION)
         return Registry(
-            channels=Drivers[Channel]("channel", {CHANNEL: LastingChannel.of(case, marks)}),
+            channels=Drivers[Channel]("channel", {CHANNEL: LastingChannel.of(case, mark)}),
             tools=Drivers[Tool[Any]]("tool", {tool.name: tool for tool in tools}),
         )
 
-    def hook(self, marks: Marks) -> None:
+    def hook(self, mark: Marks) -> None:
         """Copies may be torn apart in the middle."""
         copy_out = Workspace.copy_out
 
         def copy(self: Workspace, path: str, target: int | Path, limit: int) -> int:
             if isinstance(target, Path) and not target.exists():
                 target.write_text("half a")
-                marks(HALF_COPIED)
+                mark(plan.HALF_COPIED)
                 target.unlink()
             return copy_out(self, path, target, limit)
 
         Workspace.copy_out = copy  # type: ignore[method-assign]
 
     async def run(self, fleet: Fleet, case: Case) -> None:
-        await _say(fleet, GO)
+        await _say(fleet, plan.GO)
         await run_to_end(fleet, Fleet.settle_down, _decide)
         outbox = fleet.runtime.outbox
         for left in outbox.root.iterdir() if outbox.root.exists() else ():
@@ -148,15 +96,15 @@ def _agent(folder: str, script: str, **policy: Any) -> dict[str, Any]:
 
 async def _say(fleet: Fleet, text: str) -> None:
     """Said again after every crash, under the same key, as a platform repeats what nobody acknowledged."""
-    chat = {"channel_type": CHANNEL, "platform_id": ROOM, "sender_id": "ann"}
-    await fleet.send(text, agent_group=AGENT, message_id=text, **chat)
+    chat = {"channel_type": CHANNEL, "platform_id": plan.ROOM, "sender_id": "ann"}
+    await fleet.send(text, agent_group=plan.AGENT, message_id=text, **chat)
 
 
 async def _decide(fleet: Fleet) -> bool:
     """Somebody says one more thing, then an approver says yes."""
     waiting = [row.id for row in await fleet.rows(Approval) if row.status == "pending"]
     for approval_id in waiting:
-        await _say(fleet, WAITS)
+        await _say(fleet, plan.WAITS)
         ring(fleet.runtime, await approvals.decide(fleet.db, approval_id, approve=True, user_id=f"{CHANNEL}:{OWNER}"))
     return bool(waiting)
 

@@ -72,14 +72,14 @@ class Workflows(Scenario[WorkflowEvidence]):
         beside = (path.name for path in workspaces.iterdir() if path.name not in ("foreman", FOLDER))
         found.left = [*left, *beside, *(path.name for folder in (workflows, temporary) for path in folder.iterdir())]
 
-    def registry(self, case: Case, marks: Marks) -> Registry:
+    def registry(self, case: Case, mark: Marks) -> Registry:
         registry = registry_of(**SCRIPTS)
-        channels: dict[str, Channel] = {CHANNEL: LastingChannel.of(case, marks), LOCAL: LocalChannel(Path(case.folder))}
+        channels: dict[str, Channel] = {CHANNEL: LastingChannel.of(case, mark), LOCAL: LocalChannel(Path(case.folder))}
         registry.channels = Drivers("channel", channels)
         return registry
 
-    def hook(self, marks: Marks) -> None:
-        mark_git(marks)
+    def hook(self, mark: Marks) -> None:
+        mark_git(mark)
 
     async def run(self, fleet: Fleet, case: Case) -> None:
         threads = ThreadPoolExecutor(4)

@@ -5,6 +5,7 @@ milliseconds, a new Python more than a second. Whenever it forks it has no threa
 
 import asyncio
 import ctypes
+import functools
 import gc
 import itertools
 import json
@@ -16,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
 from importlib import import_module
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -23,25 +25,15 @@ import structlog
 from sqlalchemy import URL, Engine
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+import adapters.registry
 import models.database
 from adapters.actions import Action
 from adapters.contracts import ToolOutcome
 from adapters.model_port import ModelReply
 from adapters.tool_port import Tool, ToolContext
 from models.database import Database
-from tests.support.boundaries.marks import (
-    AFTER_COMMIT,
-    AFTER_EFFECT,
-    BEFORE_COMMIT,
-    BEFORE_EFFECT,
-    BEGIN,
-    END,
-    FLUSH,
-    HEARD,
-    OVER,
-    Case,
-    Marks,
-)
+from tests.support.boundaries import marks
+from tests.support.boundaries.marks import Case, Marks
 from tests.support.boundaries.scenario import AnyScenario
 from tests.support.fleet import Fleet, fleet_settings
 from tests.support.process_group import PR_SET_PDEATHSIG
@@ -55,14 +47,14 @@ _real_make_engine = models.database._make_engine
 _first: dict[str, Engine] = {}
 
 
-def hook(marks: Marks) -> None:
+def hook(mark: Marks) -> None:
     """Mark every commit, every tool's handler, and replies on their way to the journal. This process is given up
     afterwards."""
     attempt, write, finish = Database._attempt, Journal.write, ModelJournal.finish
     call, check = JournaledToolBox.call, JournaledToolBox._checked
 
     async def named_write(self: Journal, work: Any = None, **more: Any) -> None:
-        token = _writing.set(FLUSH if work is None else _name(work))
+        token = _writing.set(marks.FLUSH if work is None else _name(work))
         try:
             await write(self, work, **more)
         finally:
@@ -76,30 +68,30 @@ def hook(marks: Marks) -> None:
         if read_only:
             return await attempt(self, work, read_only)
         name = _writing.get() or _name(work)
-        name = f"{name} {_tool.get()}" if name in (BEGIN, END) else name
+        name = f"{name} {_tool.get()}" if name in (marks.BEGIN, marks.END) else name
 
         async def marked(conn: Any) -> Any:
             result = await work(conn)
-            marks(BEFORE_COMMIT + name)
+            mark(marks.BEFORE_COMMIT + name)
             return result
 
         result = await attempt(self, marked, read_only)
-        marks(AFTER_COMMIT + name)
+        mark(marks.AFTER_COMMIT + name)
         return result
 
     def marked_check(self: JournaledToolBox, name: str, arguments: Mapping[str, Any]) -> tuple[Tool[Any], Any]:
         tool, checked = check(self, name, arguments)
 
         async def handler(arguments: Any, context: ToolContext) -> str | Action:
-            marks(BEFORE_EFFECT + tool.name)
+            mark(marks.BEFORE_EFFECT + tool.name)
             said = await tool.handler(arguments, context)
-            marks(AFTER_EFFECT + tool.name)
+            mark(marks.AFTER_EFFECT + tool.name)
             return said
 
         return replace(tool, handler=handler), checked
 
     async def marked_finish(self: ModelJournal, number: int, reply: ModelReply) -> None:
-        marks(f"{HEARD}{number}")
+        mark(f"{marks.HEARD}{number}")
         await finish(self, number, reply)
 
     Journal.write = named_write  # type: ignore[method-assign]
@@ -122,14 +114,14 @@ def _make_engine(url: URL, pool_size: int, prepare: bool) -> AsyncEngine:
     return engine
 
 
-async def _run(scenario: AnyScenario, case: Case, marks: Marks) -> None:
+async def _run(scenario: AnyScenario, case: Case, mark: Marks) -> None:
     folder = Path(case.folder)
     # No beat of a lease falls into a life: when it runs out is the scenario's to say.
     changes = {"lease_seconds": 600.0, **scenario.settings}
     settings = fleet_settings(case.database_url, case.redis_url, folder, **changes)
-    fleet = Fleet(settings, scenario.registry(case, marks), name="boundary")
+    fleet = Fleet(settings, scenario.registry(case, mark), name="boundary")
     await scenario.run(fleet, case)
-    marks(OVER)
+    mark(marks.OVER)
     if not case.warms:
         os._exit(0)  # nothing is closed: a worker that was not killed is of no more interest
     await fleet.close()
@@ -141,12 +133,12 @@ def _run_fork(scenario: AnyScenario, case: Case) -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         os.dup2(2, 1)  # the answers are the parent's to write
         os.chdir(case.folder)
-        marks = Marks(case.trace, case.kill_at)
+        mark = Marks(case.trace, case.kill_at)
         if fault := case.options.get("fault"):
             scenario.faults[fault]()
-        hook(marks)
-        scenario.hook(marks)
-        asyncio.run(_run(scenario, case, marks))
+        hook(mark)
+        scenario.hook(mark)
+        asyncio.run(_run(scenario, case, mark))
     except BaseException:  # noqa: BLE001 - all of it belongs in the log
         sys.excepthook(*sys.exc_info())
     finally:
@@ -162,6 +154,7 @@ def main(scenario: AnyScenario) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     models.database._make_engine = _make_engine
+    vars(adapters.registry)["entry_points"] = functools.cache(entry_points)
     asking = open(0, "rb", buffering=0)  # noqa: SIM115 - a line that waits in a buffer is not seen by poll
     poll = select.poll()
     poll.register(0, select.POLLIN)
