@@ -46,7 +46,7 @@ TurnRunner = Runner[TurnEvidence]
 async def runner(
     make_postgres: Callable[[], Iterator[str]], redis_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[TurnRunner]:
-    folder = tmp_path_factory.mktemp("boundaries")
+    folder = tmp_path_factory.mktemp("postgres")
     async with (
         ModelApi(ten_tools()) as api,
         open_runner(Turns(api), folder, copies_on_server(make_postgres), redis_url) as runner,

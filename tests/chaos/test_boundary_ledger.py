@@ -153,17 +153,17 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
         "the step of t01 at the kill, by its row: started, not finished",
     ),
     "a step left open": ({"steps": _changed(GOOD.steps, -1, status="started")}, "(t10: {}): started, not finished"),
-    "a step missing": ({"steps": _without(GOOD.steps, -1)}, "steps of tools"),
+    "a step missing": ({"steps": _without(GOOD.steps, -1)}, "steps of tools:"),
     "a model call missing": ({"steps": _without(GOOD.steps, 3)}, "model calls on record: 7"),
     "a call paid twice": ({"usage": [*GOOD.usage, GOOD.usage[0]]}, "usage rows of model calls: ['m1', 'm1'"),
     "a call asked again without need": ({"requests": [*GOOD.requests, "{}"]}, "requests to the model: 9, not 8 to 8"),
-    "two answers": ({"outbox": [*GOOD.outbox, GOOD.outbox[-1]]}, "it said"),
-    "no answer": ({"outbox": GOOD.outbox[:-1]}, "it said"),
+    "two answers": ({"outbox": [*GOOD.outbox, GOOD.outbox[-1]]}, "it said:"),
+    "no answer": ({"outbox": GOOD.outbox[:-1]}, "it said:"),
     "not sent": ({"outbox": _changed(GOOD.outbox, -1, status="pending")}, "pending, not delivered"),
-    "not delivered": ({"shown": GOOD.shown[:-1]}, "delivered was"),
+    "not delivered": ({"shown": GOOD.shown[:-1]}, "delivered was:"),
     "delivered twice": ({"shown": [*GOOD.shown, GOOD.shown[-1]]}, "keys of what was shown"),
     "a note sent twice": ({"outbox": [GOOD.outbox[0], *GOOD.outbox]}, "numbers given out twice: [2]"),
-    "a note lost": ({"outbox": GOOD.outbox[1:]}, "it said"),
+    "a note lost": ({"outbox": GOOD.outbox[1:]}, "it said:"),
     "a message left": (
         {"inbox": _changed(GOOD.inbox, 0, status="processing")},
         "the message {'text': 'go'} (None): processing, not completed",
@@ -178,7 +178,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
     "a call without a result": ({"transcript": _without(GOOD.transcript, 4)}, "calls that were answered"),
     "results in another order": (
         {"transcript": [*GOOD.transcript[:-3], GOOD.transcript[-2], GOOD.transcript[-3]]},
-        "the transcript",
+        "the transcript:",
     ),
     "one result for two calls": (
         {"transcript": _changed(GOOD.transcript, 4, content=STRANGE)},
@@ -214,7 +214,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str]] = {
 FAULTS_OF_THE_UNKNOWN: dict[str, tuple[dict[str, Any], str]] = {
     "run again": ({"effects": ["t01", *UNKNOWN.effects]}, "runs of t01 (started at the kill, 1 before): 2, not 1"),
     "the model was not told": ({"requests": ["{}"] * MODEL_CALLS}, "unknown effects the model was told of: 0, not 1"),
-    "the transcript does not say so": ({"transcript": _transcript()}, "the transcript"),
+    "the transcript does not say so": ({"transcript": _transcript()}, "the transcript:"),
     "taken for finished": ({"steps": _steps()}, "(t01: {}): finished, not failed"),
 }
 

@@ -41,7 +41,7 @@ def scenario() -> Workflows:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def on_sqlite(scenario: Workflows, sqlite_template: Path, redis_url: str) -> AsyncIterator[WorkflowRunner]:
-    async with _open(scenario, copies_of_file(sqlite_template), redis_url) as runner:
+    async with _open(scenario, "sqlite", copies_of_file(sqlite_template), redis_url) as runner:
         scenario.unharmed = await runner.unharmed()
         yield runner
 
@@ -50,14 +50,17 @@ async def on_sqlite(scenario: Workflows, sqlite_template: Path, redis_url: str) 
 async def on_postgres(
     scenario: Workflows, make_postgres: Callable[[], Iterator[str]], redis_url: str
 ) -> AsyncIterator[WorkflowRunner]:
-    async with _open(scenario, copies_on_server(make_postgres), redis_url) as runner:
+    async with _open(scenario, "postgres", copies_on_server(make_postgres), redis_url) as runner:
         yield runner
 
 
 @asynccontextmanager
-async def _open(scenario: Workflows, make_database: MakeDatabase, redis_url: str) -> AsyncIterator[WorkflowRunner]:
+async def _open(
+    scenario: Workflows, name: str, make_database: MakeDatabase, redis_url: str
+) -> AsyncIterator[WorkflowRunner]:
     folder = private_folder()  # where the sandbox's user can come
-    async with open_runner(scenario, folder, make_database, redis_url, at_once=2) as runner:
+    (folder / name).mkdir()
+    async with open_runner(scenario, folder / name, make_database, redis_url, at_once=2) as runner:
         yield runner
     shutil.rmtree(folder)
 

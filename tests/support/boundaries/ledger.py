@@ -70,7 +70,8 @@ class Evidence:
             setattr(self, name, await fleet.rows(table, *(columns[order] for order in _ORDER if order in columns)))
 
     def complaints(self) -> list[str]:
-        where = " and ".join(death.boundary for death in self.deaths) or "no kill"
+        deaths = [death.boundary for death in self.deaths] or ["no kill"]
+        where = " and ".join(deaths) if len(deaths) < 3 else f"{len(deaths)} deaths, from {deaths[0]} to {deaths[-1]}"
         facts = (*self._ended(), *self._numbers(), *self.facts())
         return [f"[{where}] {what}: {found}, not {wanted}" for what, found, wanted in facts if found != wanted]
 

@@ -47,7 +47,8 @@ class WorkflowEvidence(Evidence):
         traces = [*(death.trace for death in self.deaths), self.last]
         moved = sum(AFTER_GIT + MOVE in line for trace in traces for line in trace)
         yield "how often the branch was moved", moved, within(moved, 0, 1)
-        yield "the branch is another", _shape(self), _shape(self._reference)
+        commits = [(one.message[:40], one.tree[:8]) for one in self.history]
+        yield f"the branch is another, {commits}", _shape(self), _shape(self._reference)
         merges = Counter(one.message.splitlines()[0] for one in self.history if len(one.parents) > 1)
         yield "merges", merges, _MERGES
         made = Counter((one.tree, one.parents) for one in self.history)

@@ -22,11 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlalchemy import URL, Engine
-from sqlalchemy.ext.asyncio import AsyncEngine
 
 import adapters.registry
-import models.database
 from adapters.actions import Action
 from adapters.contracts import ToolOutcome
 from adapters.model_port import ModelReply
@@ -35,6 +32,7 @@ from models.database import Database
 from tests.support.boundaries import marks
 from tests.support.boundaries.marks import Case, Marks
 from tests.support.boundaries.scenario import AnyScenario
+from tests.support.engines import share_compiled_statements
 from tests.support.fleet import Fleet, fleet_settings
 from tests.support.process_group import PR_SET_PDEATHSIG
 from workers.journal import Journal
@@ -43,8 +41,6 @@ from workers.toolbox import JournaledToolBox
 
 _writing: ContextVar[str] = ContextVar("writing", default="")
 _tool: ContextVar[str] = ContextVar("tool", default="")
-_real_make_engine = models.database._make_engine
-_first: dict[str, Engine] = {}
 
 
 def hook(mark: Marks) -> None:
@@ -105,15 +101,6 @@ def _name(work: Callable[..., Any]) -> str:
     return work.__qualname__.partition(".<locals>")[0]
 
 
-def _make_engine(url: URL, pool_size: int, prepare: bool) -> AsyncEngine:
-    """What statements compile to is kept for all databases: the forks find it done."""
-    engine = _real_make_engine(url, pool_size, prepare)
-    first = _first.setdefault(engine.dialect.name, engine.sync_engine)
-    engine.sync_engine.dialect = first.dialect  # compiled statements are kept by dialect
-    engine.sync_engine._compiled_cache = first._compiled_cache
-    return engine
-
-
 async def _run(scenario: AnyScenario, case: Case, mark: Marks) -> None:
     folder = Path(case.folder)
     # No beat of a lease falls into a life: when it runs out is the scenario's to say.
@@ -153,7 +140,7 @@ def main(scenario: AnyScenario) -> None:
         wrapper_class=structlog.make_filtering_bound_logger("warning"),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    models.database._make_engine = _make_engine
+    share_compiled_statements()
     vars(adapters.registry)["entry_points"] = functools.cache(entry_points)
     asking = open(0, "rb", buffering=0)  # noqa: SIM115 - a line that waits in a buffer is not seen by poll
     poll = select.poll()
