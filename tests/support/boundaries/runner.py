@@ -133,8 +133,9 @@ class Runner(Generic[E]):
 
     async def _is_killed(self, case: Case) -> bool:
         ended = await self._server.run(case)
-        log = (self.folder / LOG).read_text(errors="replace")
-        assert ended in (KILLED, 0), f"{case.kill_at}: the process ended with {ended}:\n{log[-8000:]}"
+        if ended not in (KILLED, 0):
+            log = (self.folder / LOG).read_text(errors="replace")
+            pytest.fail(f"{case.kill_at}: the process ended with {ended}:\n{log[-8000:]}", pytrace=False)
         return ended == KILLED
 
     async def unharmed(self, **options: str) -> E:
