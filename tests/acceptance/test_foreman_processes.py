@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from models import Approval
+from tests.support.boundaries.ledger import Death
+from tests.support.boundaries.ledger_workflows import WorkflowEvidence
+from tests.support.boundaries.plan_workflows import ALL_PARTS, BRANCH, CATEGORIES, STAGES
+from tests.support.boundaries.repository_state import branches, history, locks
+from tests.support.boundaries.scenario_workflows import living_below
 from tests.support.fleet import Fleet, fleet_settings
-from tests.support.foreman_boundary_dock import gather_rows, living_below
-from tests.support.foreman_boundary_history import branches, history, locks
-from tests.support.foreman_boundary_ledger import Death, Found
-from tests.support.foreman_boundary_marks import OVER
-from tests.support.foreman_boundary_story import ALL_PARTS, BRANCH, CATEGORIES, STAGES
 from tests.support.foreman_setup import make_repository
 from tests.support.processes import Operator
 from tests.support.servers import Valkey, private_folder, wait_until
@@ -75,7 +75,7 @@ class Watch:
             worker.kill()
             worker.wait()
             seen = branches(self._repository)
-            self.deaths.append(Death(f"{stage}, {decided} decided", (), seen, self._approvals()))
+            self.deaths.append(Death(f"{stage}, {decided} decided", branches=seen, approvals=self._approvals()))
             self.start(ready=False)
             return
 
@@ -119,18 +119,18 @@ def test_a_worker_is_killed_at_every_stage_and_the_result_is_the_same(
     leased = "SELECT count(*) FROM sessions WHERE lease_owner IS NOT NULL"
     operator.wait_for(lambda: operator.value(unsent) == operator.value(leased) == 0, "all that was said to be sent")
     operator.close()
-    found = Found(watch.deaths, [OVER], branches(repository), began, decider="cli", is_shown=False)
+    found = WorkflowEvidence(watch.deaths, began=began, decider="cli", has_cards=False)
+    found.branches, found.left = branches(repository), locks(folder / "workspaces", repository / ".git")
     found.history = history(repository, BRANCH) if BRANCH in found.branches else []
-    found.left = locks(folder / "workspaces", repository / ".git")
-    asyncio.run(_gather(found, operator))
+    asyncio.run(_read_rows(found, operator))
     assert found.complaints() == [], operator.logs()
     assert len(watch.deaths) >= len(STAGES) + len(CATEGORIES) - 4, [death.boundary for death in watch.deaths]
     wait_until(lambda: not living_below(folder / "workspaces"), 10, "what the dead have started to end")
 
 
-async def _gather(found: Found, operator: Operator) -> None:
+async def _read_rows(found: WorkflowEvidence, operator: Operator) -> None:
     fleet = Fleet(fleet_settings(operator.database_url, operator.broker.url, operator.folder))
     try:
-        await gather_rows(found, fleet)
+        await found.read_rows(fleet)
     finally:
         await fleet.close()

@@ -252,7 +252,7 @@ async def test_signing_out_ends_it_also_for_a_copy_of_the_cookie(gateway: Gatewa
 
 
 @pytest.mark.spec("G3")
-@ONE_DATABASE
+@SQLITE_ONLY
 async def test_a_sign_in_ends_when_its_time_is_over(gateway: Gateway, ada: ConsoleUser) -> None:
     assert (await ada.get("/")).status_code == 200
     await gateway.fleet.execute(update(SignIn).values(expires_at=now(-1)))

@@ -13,7 +13,7 @@ from adapters.events import ToolProgress
 from adapters.registry import Drivers, Registry
 from adapters.tool_port import Tool, ToolContext
 from models import Session
-from tests.support.boundary_worker import NoArguments
+from tests.support.boundaries.scenario_turns import NoArguments
 from tests.support.conditions import wait_for_condition
 from tests.support.fleet import Fleet, MakeFleet
 from workers import toolbox

@@ -23,8 +23,8 @@ import models.database
 from adapters.channels.telegram import TelegramChannel
 from adapters.channels.webhook import WebhookChannel
 from adapters.registry import Drivers, Registry
-from tests.support.boundary_marks import PR_SET_PDEATHSIG
 from tests.support.fleet import HeldBells, fleet_settings
+from tests.support.process_group import PR_SET_PDEATHSIG
 from workers import delivery
 from workers.runtime import Node, Runtime
 

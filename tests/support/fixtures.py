@@ -14,51 +14,53 @@ from tests.support.fleet import Fleet, MakeFleet, fleet_settings
 
 
 @pytest.fixture(scope="session")
-def spare_databases(postgres_url: str) -> Iterator[list[str]]:
-    """Emptied by the test that had them: a new one takes the server several times as long."""
-    spare: list[str] = []
+def spare_databases(postgres_url: str) -> Iterator[dict[str, Any]]:
+    """Emptied by the test that had them: a new one takes the server several times as long. With what `_tables` says."""
+    spare: dict[str, Any] = {}
     yield spare
     with psycopg.connect(postgres_url, autocommit=True) as conn:
         for url in spare:
             conn.execute(f'DROP DATABASE "{make_url(url).database}" WITH (FORCE)'.encode())
 
 
-@pytest.fixture
-def make_postgres(postgres_url: str, postgres_template: str, spare_databases: list[str]) -> Callable[[], Iterator[str]]:
+@pytest.fixture(scope="session")
+def make_postgres(
+    postgres_url: str, postgres_template: str, spare_databases: dict[str, Any]
+) -> Callable[[], Iterator[str]]:
     def make() -> Iterator[str]:
         if spare_databases:
-            url = spare_databases.pop()
+            url, before = spare_databases.popitem()
         else:
             name = f"test_{new_id()[-12:]}"
             with psycopg.connect(postgres_url, autocommit=True) as conn:
                 conn.execute(f'CREATE DATABASE "{name}" TEMPLATE "{postgres_template}"'.encode())
             url = make_url(postgres_url).set(database=name).render_as_string(hide_password=False)
-        before = _tables(url)
+            with psycopg.connect(url) as conn:
+                before = _tables(conn)
         yield url
-        if _tables(url) == before:
-            _empty(url)
-            spare_databases.append(url)
+        with psycopg.connect(url) as conn:
+            if _tables(conn) == before:
+                _empty(conn)
+                spare_databases[url] = before
 
     return make
 
 
-def _tables(url: str) -> Any:
+def _tables(conn: Any) -> Any:
     """Another answer after a migration, there and back as well."""
-    with psycopg.connect(url) as conn:
-        return conn.execute(
-            "SELECT count(*), max(oid::bigint), (SELECT version_num FROM alembic_version) FROM pg_class"
-        ).fetchone()
+    return conn.execute(
+        "SELECT count(*), max(oid::bigint), (SELECT version_num FROM alembic_version) FROM pg_class"
+    ).fetchone()
 
 
-def _empty(url: str) -> None:
+def _empty(conn: Any) -> None:
     """All connections ended, all rows gone."""
-    with psycopg.connect(url) as conn:
-        conn.execute(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
-        conn.execute("SET session_replication_role = replica")  # in any order
-        conn.execute("; ".join(f'DELETE FROM "{name}"' for name in Base.metadata.tables).encode())
+    conn.execute(
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    conn.execute("SET session_replication_role = replica")  # in any order
+    conn.execute("; ".join(f'DELETE FROM "{name}"' for name in Base.metadata.tables).encode())
 
 
 @pytest.fixture

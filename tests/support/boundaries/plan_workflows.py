@@ -1,21 +1,11 @@
-"""The workflow whose effects are counted: two tasks on one line of a small repository. The first fails its checks once
+"""The workflow that is killed everywhere: two tasks on one line of a small repository. The first fails its checks once
 and is sent back by its reviewer once; the second conflicts with the first, and is put together with it; two things must
-be approved; a branch is handed over.
+be approved; a branch is handed over."""
 
-Known to the process that lives it, to the dock that prepares it and to the ledger that judges it."""
-
-from pathlib import Path
 from typing import Final
 
-from models import AgentGroup, User, UserDm, UserRole
-from models.base import new_id
-from models.groups import ensure_messaging_group
-from tests.support.fleet import Fleet
 from tests.support.foreman_setup import CALC, MENDED, writes
-from workers.workflows.starting import Wanted
 
-CHANNEL: Final = "fake"
-OWNER: Final = "olga"
 BRANCH: Final = "longshore/story"
 ONE, TWO = "one", "two"
 CATEGORIES: Final = ("merge", "dependency")
@@ -92,18 +82,3 @@ STAGES: Final = frozenset(
         ("merge", "", 1, True), ("publish", "", 1, True),
     }
 )  # fmt: skip
-
-
-def wanted(repository: Path) -> Wanted:
-    roles = {"planner": "judge", "builders": ("smith", "other"), "reviewer": "critic"}
-    return Wanted(repository=repository, goal="add must add", branch=BRANCH, **roles)  # type: ignore[arg-type]
-
-
-async def prepare(fleet: Fleet) -> None:
-    """The agent in whose name it is done, and somebody to ask for approvals."""
-    await fleet.insert(AgentGroup, {"id": new_id(), "name": "Foreman", "folder": "foreman", "config": {}})
-    user = f"{CHANNEL}:{OWNER}"
-    place = await fleet.db.transact(lambda conn: ensure_messaging_group(conn, CHANNEL, OWNER))
-    await fleet.insert(User, {"id": user, "kind": CHANNEL})
-    await fleet.insert(UserRole, {"id": new_id(), "user_id": user, "role": "owner"})
-    await fleet.insert(UserDm, {"user_id": user, "channel_type": CHANNEL, "messaging_group_id": place})
