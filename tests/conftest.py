@@ -27,6 +27,7 @@ from adapters.providers.cli.installation import find
 from models import database, schema
 from models.base import new_id
 from models.database import Database
+from tests.support import root_certificates
 from tests.support.servers import Postgres, Valkey, private_folder
 
 # Many small examples each time; more of them with HYPOTHESIS_PROFILE=thorough.
@@ -77,6 +78,8 @@ def _installed_on(_path: tuple[str, ...], group: str) -> Any:
 
 # What is installed stays the same as long as the path does; looking through all of it took as long as a small test.
 registry.entry_points = lambda *, group: _installed_on(tuple(sys.path), group)  # type: ignore[attr-defined, assignment]
+
+root_certificates.read_once()
 
 # Tracebacks as they are: in colours, with the values of everything in them, some took ten seconds.
 structlog.configure(
