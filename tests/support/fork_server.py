@@ -8,6 +8,7 @@ is started by subprocess.
 `start` is as subprocess.Popen(), `run` as subprocess.run(); `python fork_server.py SOCKET` serves."""
 
 import atexit
+import fcntl
 import gc
 import importlib
 import json
@@ -20,6 +21,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -90,7 +92,8 @@ def start(
     command: Sequence[str], env: Mapping[str, str], cwd: Path, *, stdout: int, stderr: int, stdin: int | None = None
 ) -> Process:
     """`command` is an installed script with its arguments, or a Python with `-m` and a module. It leads a session of
-    its own, and is killed when this process ends. Without `stdin` it reads nothing."""
+    its own, whose terminal is `stdin` if that is one, and is killed when this process ends. Without `stdin` it reads
+    nothing."""
     with ExitStack() as opened:
         given = opened.enter_context(open(os.devnull, "rb")).fileno() if stdin is None else stdin
         line = socket.socket(socket.AF_UNIX)
@@ -209,6 +212,8 @@ class Server:
         for target, fd in enumerate(fds):
             os.dup2(fd, target)
             os.close(fd)
+        if os.isatty(0):
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.environ.clear()
         os.environ.update(env)
         time.tzset()
