@@ -127,6 +127,7 @@ def run(
             ready = select.select(list(opened), [], [], max(0.0, deadline - time.monotonic()))[0]
             if not ready:
                 process.kill()
+                process.wait()
                 raise subprocess.TimeoutExpired(command, seconds)
             for stream in ready:
                 part = stream.read(1 << 16)
@@ -147,10 +148,10 @@ def cpu_seconds() -> float:
 
 @cache
 def _server() -> str:
-    """Lives as long as this process, whose end it sees at its input."""
+    """Lives as long as this process, whose end it sees at its input. Who interrupts the tests does not interrupt it."""
     path = Path(tempfile.mkdtemp(prefix="longshore-test-")) / "fork.sock"
     process = subprocess.Popen(
-        [sys.executable, __file__, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/",
+        [sys.executable, __file__, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", start_new_session=True,
         env={"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/nonexistent"},
     )  # fmt: skip
     assert process.stdout is not None
@@ -232,7 +233,8 @@ class Server:
 
     def _end(self) -> NoReturn:
         for pid, _ in self._running.values():
-            os.killpg(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
         self._path.unlink()
         self._path.parent.rmdir()
         os._exit(0)
