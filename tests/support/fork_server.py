@@ -151,8 +151,8 @@ def _server() -> str:
     """Lives as long as this process, whose end it sees at its input. Who interrupts the tests does not interrupt it."""
     path = Path(tempfile.mkdtemp(prefix="longshore-test-")) / "fork.sock"
     process = subprocess.Popen(
-        [sys.executable, __file__, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/", start_new_session=True,
-        env={"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/nonexistent"},
+        [sys.executable, __file__, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd="/",
+        start_new_session=True, env={"PATH": f"{BIN}:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": "/nonexistent"},
     )  # fmt: skip
     assert process.stdout is not None
     assert process.stdout.readline() == b"ready\n"
