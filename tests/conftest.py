@@ -26,6 +26,7 @@ from adapters.providers.cli.installation import find
 from models import schema
 from models.base import new_id
 from models.database import Database
+from tests.support import root_certificates
 from tests.support.engines import share_compiled_statements
 from tests.support.no_skips import pytest_runtest_makereport
 from tests.support.servers import Postgres, Valkey, private_folder
@@ -67,6 +68,8 @@ def _installed_on(_path: tuple[str, ...], group: str) -> Any:
 
 # What is installed stays the same as long as the path does; looking through all of it took as long as a small test.
 registry.entry_points = lambda *, group: _installed_on(tuple(sys.path), group)  # type: ignore[attr-defined, assignment]
+
+root_certificates.read_once()
 
 # Tracebacks as they are: in colours, with the values of everything in them, some took ten seconds.
 structlog.configure(

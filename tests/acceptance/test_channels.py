@@ -79,7 +79,7 @@ class Harbour:
             "LONGSHORE_EMAIL_IMAP": self.mail.imap_url,
             "LONGSHORE_EMAIL_SMTP": self.mail.smtp_url,
             "LONGSHORE_EMAIL_AUTHSERV": "mx.longshore.example",
-            "LONGSHORE_EMAIL_POLL_SECONDS": "0.2",
+            "LONGSHORE_EMAIL_POLL_SECONDS": "1",
             "LONGSHORE_WEBHOOKS": json.dumps({"crm": {"url": self.crm.url, "secret": WEBHOOK_SECRET}}),
         }
         commands = procfile()

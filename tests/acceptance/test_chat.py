@@ -4,11 +4,11 @@ import json
 import os
 import pty
 import signal
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
+from tests.support import fork_server
 from tests.support.processes import Operator
 from tests.support.servers import wait_until
 
@@ -32,9 +32,9 @@ class Typist:
 
     def __init__(self, operator: Operator, *arguments: str) -> None:
         self._primary, secondary = pty.openpty()
-        self.process = subprocess.Popen(
-            ["longshore", *arguments], cwd=operator.folder, env=operator.env | {"TERM": "xterm", "COLUMNS": "100"},
-            stdin=secondary, stdout=secondary, stderr=secondary, start_new_session=True,
+        self.process = fork_server.start(
+            ["longshore", *arguments], operator.env | {"TERM": "xterm", "COLUMNS": "100"}, operator.folder,
+            stdin=secondary, stdout=secondary, stderr=secondary,
         )  # fmt: skip
         os.close(secondary)
         os.set_blocking(self._primary, False)

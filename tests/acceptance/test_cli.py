@@ -58,6 +58,8 @@ def test_talk_look_fail_and_try_again(operator: Operator, database_kind: str) ->
 
     command = "celery -A workers.app worker -Q messages,upkeep,delivery,agent.scripted -n all@%h -c 20"
     operator.start(command, "worker", ready=False)
+    log = operator.folder / "worker.log"
+    operator.wait_for(lambda: " ready." in log.read_text(), "the worker to start", 40)
     operator.wait_for(lambda: operator.cli("health", "all", check=False).returncode == 0, "the worker to be alive", 40)
 
     said = operator.cli("send", "helper", "good morning").stdout

@@ -17,9 +17,9 @@ def test_the_procfile_answers_a_plain_celery_producer(operator: Operator) -> Non
     commands = procfile()
     assert set(commands) == {"messages", "agent", "clis", "delivery", "beat", "gateway", "listen", "flower"}
     for name in ("messages", "agent", "delivery"):
-        operator.start(commands[name], name)
+        operator.start_anew(commands[name], name)
     for name in ("beat", "second-beat"):  # two do no harm
-        operator.start(commands["beat"], name, ready=False)
+        operator.start_anew(commands["beat"], name, ready=False)
     task_id = ingest(operator)
     operator.wait_for(lambda: status(operator, task_id) == "completed", "the message to be answered")
     reply = "SELECT content->>'text', status FROM messages_out WHERE in_reply_to = %s"

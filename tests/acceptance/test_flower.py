@@ -19,7 +19,7 @@ def test_flower_asks_for_a_password_and_shows_no_message(operator: Operator) -> 
     port = free_port()
     command = procfile()["flower"]
     assert "--host 127.0.0.1" in command
-    flower = operator.start(command.replace("5555", str(port)), "flower", ready=False)
+    flower = operator.start_anew(command.replace("5555", str(port)), "flower", ready=False)
 
     def get(path: str, password: str | None) -> tuple[int, str]:
         request = urllib.request.Request(f"http://127.0.0.1:{port}{path}")

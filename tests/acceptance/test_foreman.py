@@ -4,7 +4,6 @@ stage begins or ends."""
 import json
 import shutil
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import pytest
 from tests.support.foreman_models import FILES, MENDED, environment, foreman_script, wishes
 from tests.support.foreman_setup import make_repository
 from tests.support.model_api import ModelApiThread
-from tests.support.processes import ROOT, Operator
+from tests.support.processes import ROOT, Operator, Process
 from tests.support.programs import living_in, require
 from tests.support.repositories import git
 from tests.support.servers import private_folder
@@ -48,7 +47,7 @@ class Fleet:
         self.beat = operator.start("celery -A workers.app beat", "beat", ready=False)
         self.workers = {name: self._start(name) for name in WORKERS}
 
-    def _start(self, name: str) -> subprocess.Popen[bytes]:
+    def _start(self, name: str) -> Process:
         return self.operator.worker(WORKERS[name], name, "-c 8")
 
     def kill(self) -> None:

@@ -3,7 +3,6 @@ again when somebody has said yes. What comes of it is what would have come of it
 
 import asyncio
 import shutil
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +17,7 @@ from tests.support.boundaries.repository_state import branches, history, locks
 from tests.support.boundaries.scenario_workflows import living_below
 from tests.support.fleet import Fleet, fleet_settings
 from tests.support.foreman_setup import make_repository
-from tests.support.processes import Operator
+from tests.support.processes import Operator, Process
 from tests.support.servers import Valkey, private_folder, wait_until
 
 QUEUES = "messages,upkeep,delivery,agent.scripted,agent.clerk"
@@ -48,7 +47,7 @@ class Watch:
         self.deaths: list[Death] = []
         self._operator = operator
         self._repository = repository
-        self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._workers: dict[int, Process] = {}
         self._seen: set[tuple[str, int]] = set()
         self._names = 0
 

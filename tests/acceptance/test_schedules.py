@@ -1,13 +1,12 @@
 """What has a date is run on time and once, whoever's clock is wrong, however many beats and sweepers there are."""
 
 import re
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.support.processes import ROOT, Operator, procfile
+from tests.support.processes import ROOT, Operator, Process, procfile
 from tests.support.task_rows import EVERY_HOUR, EVERY_MINUTE, check_runs, count_unsettled, write_tasks
 
 TASKS = 60
@@ -15,8 +14,6 @@ RECURRENCES = (None, EVERY_MINUTE, EVERY_HOUR)
 TEN_MINUTES = 600
 BEGUN = "SELECT count(*) FROM messages_in WHERE kind = 'task' AND turn_id IS NOT NULL"
 SCRIPT = "- play:\n  - wait: 0.3\n  - answer: 'done: {texts}'"
-
-Process = subprocess.Popen[bytes]
 
 
 def start(operator: Operator, line: str, name: str, clock: int = 0, queues: str = "") -> Process:

@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -25,6 +24,7 @@ from models import MessageOut, MessagingGroup, Session, Wiring
 from models.base import new_id, now
 from models.sessions import ensure_session
 from tests.support.fleet import Fleet, fleet_settings
+from tests.support.piped_process import PipedProcess, open_process
 from tests.support.process_group import ROOT, child_environment
 from tests.support.telegram_api import PERSON, TOKEN, TelegramApi
 from tests.support.webhook_server import WebhookServer
@@ -93,7 +93,7 @@ def _say_nothing(*_: Any) -> None:
 class Senders:
     """The process that forks them."""
 
-    def __init__(self, process: Process) -> None:
+    def __init__(self, process: PipedProcess) -> None:
         self._process = process
         self._began: dict[str, asyncio.Future[int]] = {}
         self._ended: dict[int, asyncio.Future[int]] = {}
@@ -106,20 +106,17 @@ class Senders:
         where = {"database_url": settings.database_url, "redis_url": settings.redis_url, "folder": str(settings.home)}
         where["first"] = first
         with log.open("ab") as output:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tests.support.delivery_worker", json.dumps(where),
-                stdin=PIPE, stdout=PIPE, stderr=output, cwd=ROOT, env=child_environment(**env),
-            )  # fmt: skip
-        senders = cls(process)
-        try:
-            yield senders
-        finally:
-            process.kill()  # its forks die with it
-            await process.wait()
-            await senders._reading
+            command = [sys.executable, "-m", "tests.support.delivery_worker", json.dumps(where)]
+            running = open_process(command, child_environment(**env), ROOT, stderr=output.fileno())
+            async with running as process:
+                senders = cls(process)
+                try:
+                    yield senders
+                finally:
+                    process.kill()  # its forks die with it
+                    await senders._reading
 
     async def start(self, message_id: str) -> int:
-        assert self._process.stdin is not None
         self._began[message_id] = asyncio.get_running_loop().create_future()
         self._process.stdin.write(f"{message_id}\n".encode())
         return await self._began[message_id]
@@ -128,7 +125,6 @@ class Senders:
         return await self._ended[pid]
 
     async def _read(self) -> None:
-        assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             match line.decode().split():
                 case "began", message_id, pid:

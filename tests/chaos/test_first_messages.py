@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 from typing import Any
 
@@ -13,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from models import AgentGroup, MessageIn, MessagingGroup, Session
 from models.database import Database
 from tests.support.concurrent_senders import CHAT, GROUP, speak
+from tests.support.piped_process import open_process
 from tests.support.process_group import ROOT, child_environment
 
 CROWD = 1000
@@ -38,18 +40,18 @@ async def test_a_thousand_first_messages_make_one_session(db: Database, database
 @pytest.mark.spec("M2", "D5")
 @pytest.mark.usefixtures("group")
 async def test_so_do_those_of_several_processes(db: Database, database_url: str) -> None:
-    children = [
-        await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.support.concurrent_senders", database_url, str(number * SHARE), str(SHARE),
-            cwd=ROOT, env=child_environment(), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
-        )
-        for number in range(PROCESSES)
-    ]  # fmt: skip
-    for child in children:
-        assert child.stdout is not None
-        assert await child.stdout.readline() == b"ready\n"
-    heard = await asyncio.gather(*(child.communicate(b"go\n") for child in children))
-    assert [child.returncode for child in children] == [0] * PROCESSES
+    command = [sys.executable, "-m", "tests.support.concurrent_senders", database_url]
+    async with AsyncExitStack() as opened:
+        children = [
+            await opened.enter_async_context(
+                open_process([*command, str(number * SHARE), str(SHARE)], child_environment(), ROOT, stderr=2)
+            )
+            for number in range(PROCESSES)
+        ]
+        for child in children:
+            assert await child.stdout.readline() == b"ready\n"
+        heard = await asyncio.gather(*(child.communicate(b"go\n") for child in children))
+        assert [child.returncode for child in children] == [0] * PROCESSES
     accepted = [answer for output, _ in heard for answer in json.loads(output)]
     assert len(accepted) == PROCESSES * SHARE
     await _check(db, accepted)

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,8 +11,9 @@ import pytest
 from bench.history import write_history
 from bench.rows import add_group
 from models.database import Database
+from tests.support import fork_server
 from tests.support.database_contents import Rows, archived, as_archived, everything, grow_older
-from tests.support.processes import BIN
+from tests.support.fork_server import Process
 from tests.support.servers import wait_until
 
 TURNS = 1200
@@ -41,13 +41,13 @@ def with_database(url: str, work: Callable[[Database], object]) -> Rows:
 
 
 @pytest.fixture
-def start(past: str, tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
+def start(past: str, tmp_path: Path) -> Iterator[Callable[[], Process]]:
+    started: list[Process] = []
     env = {"PATH": os.environ["PATH"], "DATABASE_URL": past, "LONGSHORE_HOME": str(tmp_path / "home")}
-    command = [str(BIN / "longshore"), "prune", "--older-than", "30d", "--archive", str(tmp_path / "kept")]
+    command = ["longshore", "prune", "--older-than", "30d", "--archive", str(tmp_path / "kept")]
 
-    def make() -> subprocess.Popen[bytes]:
-        started.append(subprocess.Popen(command, env=env, cwd=tmp_path, stdin=subprocess.DEVNULL))
+    def make() -> Process:
+        started.append(fork_server.start(command, env, tmp_path, stdout=1, stderr=2))
         return started[-1]
 
     yield make
@@ -66,7 +66,7 @@ def start(past: str, tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[b
     ],
 )
 def test_nothing_is_lost_when_it_ends_half_way(
-    past: str, start: Callable[[], subprocess.Popen[bytes]], tmp_path: Path, how: signal.Signals, code: int
+    past: str, start: Callable[[], Process], tmp_path: Path, how: signal.Signals, code: int
 ) -> None:
     before = with_database(past, everything)
     process = start()

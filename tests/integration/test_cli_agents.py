@@ -3,9 +3,9 @@ gone on with, in the sandbox and without the key."""
 
 import asyncio
 import json
+import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +17,7 @@ from sqlalchemy import update
 from adapters.registry import Drivers, Registry
 from models import Approval, PendingQuestion, ProgramState, Session, Usage
 from models.base import now
+from tests.support import fork_server
 from tests.support.cli_agents.claude import CLAUDE
 from tests.support.cli_agents.codex import CODEX
 from tests.support.cli_agents.gemini import GEMINI
@@ -226,10 +227,10 @@ async def test_nothing_survives_a_killed_worker_and_the_message_is_answered_once
     await fleet.add_group(provider=provider, model=cli.model)
     accepted = await fleet.send("linger")
     settings: dict[str, Any] = fleet.runtime.settings.model_dump(mode="json")
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "tests.support.program_worker", json.dumps(settings), accepted.session_id, provider],
-        cwd=ROOT,
-    )  # fmt: skip
+    command = [
+        sys.executable, "-m", "tests.support.program_worker", json.dumps(settings), accepted.session_id, provider,
+    ]  # fmt: skip
+    worker = fork_server.start(command, os.environ, ROOT, stdout=1, stderr=2)
     try:
         await asyncio.to_thread(wait_until, lambda: len(living(LINGERS)) >= 2, 60, "the agent's own shell")
     finally:

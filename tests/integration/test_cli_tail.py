@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 import sys
-from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import redis
 from gateway.cli import messages
 from models.errors import DatabaseDownError
 from tests.support.fleet import MakeFleet
+from tests.support.piped_process import open_process
 from tests.support.servers import Valkey
 
 pytestmark = pytest.mark.spec("G4", "G2")
@@ -44,19 +44,8 @@ async def test_it_goes_on_when_services_restart_and_ends_when_interrupted(
     fleet = await make_fleet()
     for folder in ("demo", "other"):
         await fleet.add_group(folder, SCRIPT)
-    watching = await asyncio.create_subprocess_exec(
-        "longshore",
-        "tail",
-        "--agent",
-        "demo",
-        "--json",
-        env=_env(database_url, broker, tmp_path),
-        cwd=tmp_path,
-        stdout=PIPE,
-        stderr=PIPE,
-    )
-    assert watching.stdout is not None
-    try:
+    command = ["longshore", "tail", "--agent", "demo", "--json"]
+    async with open_process(command, _env(database_url, broker, tmp_path), tmp_path) as watching:
         with redis.Redis(port=broker.port) as client:
             async with asyncio.timeout(30):
                 while client.pubsub_numsub("events:all") != [(b"events:all", 1)]:
@@ -77,10 +66,6 @@ async def test_it_goes_on_when_services_restart_and_ends_when_interrupted(
             broker.start()
         watching.send_signal(signal.SIGINT)
         _, wrong = await asyncio.wait_for(watching.communicate(), 30)
-    finally:
-        if watching.returncode is None:
-            watching.kill()
-            await watching.wait()
     assert (watching.returncode, wrong.decode()) == (130, "")
 
 
@@ -130,26 +115,12 @@ async def test_whoever_stops_waiting_is_told_that_the_message_stays(
 ) -> None:
     fleet = await make_fleet()
     await fleet.add_group("demo", SCRIPT)
-    sending = await asyncio.create_subprocess_exec(
-        "longshore",
-        "send",
-        "demo",
-        "hello",
-        env=_env(database_url, broker, tmp_path),
-        cwd=tmp_path,
-        stdout=PIPE,
-        stderr=PIPE,
-    )
-    assert sending.stderr is not None
-    try:
+    command, env = ["longshore", "send", "demo", "hello"], _env(database_url, broker, tmp_path)
+    async with open_process(command, env, tmp_path) as sending:
         waits = await asyncio.wait_for(sending.stderr.readuntil(b"it is answered as soon as one starts"), 30)
         assert b"no worker listens" in waits
         sending.send_signal(signal.SIGINT)
         _, told = await asyncio.wait_for(sending.communicate(), 30)
-    finally:
-        if sending.returncode is None:
-            sending.kill()
-            await sending.wait()
     assert sending.returncode == 130
     [session] = await fleet.sessions()
     assert f"it is answered all the same: longshore tail {session.id[-8:]}" in told.decode()

@@ -5,7 +5,6 @@ import json
 import re
 import signal
 import sys
-from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from sqlalchemy import update
 from models import Approval
 from models.lookup import short
 from tests.support.fleet import Fleet
+from tests.support.piped_process import PipedProcess, open_process
 from tests.support.terminal import Terminal
 from tests.support.workflow_rows import MERGED, put_workflow
 from tests.support.workflow_writing import WorkflowRows
@@ -33,20 +33,13 @@ def environment(database_url: str, folder: Path) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def watching(rows: WorkflowRows, database_url: str, folder: Path, *more: str) -> AsyncIterator[Process]:
+async def watching(rows: WorkflowRows, database_url: str, folder: Path, *more: str) -> AsyncIterator[PipedProcess]:
     env = environment(database_url, folder) | {"PATH": f"{BIN}:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8"}
-    words = ("foreman", "watch", short(rows.id), *more)
-    process = await asyncio.create_subprocess_exec("longshore", *words, env=env, cwd=folder, stdout=PIPE, stderr=PIPE)
-    try:
+    async with open_process(["longshore", "foreman", "watch", short(rows.id), *more], env, folder) as process:
         yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
 
 
-async def read_until(process: Process, text: str) -> list[str]:
-    assert process.stdout is not None
+async def read_until(process: PipedProcess, text: str) -> list[str]:
     lines: list[str] = []
     while not lines or text not in lines[-1]:
         line = await asyncio.wait_for(process.stdout.readline(), 30)

@@ -2,8 +2,8 @@
 
 import asyncio
 import json
+import os
 import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,6 +14,7 @@ from sqlalchemy import update
 
 from models import Session
 from models.base import now
+from tests.support import fork_server
 from tests.support.api_fleet import model_api
 from tests.support.fleet import Fleet
 from tests.support.model_api import ModelApi, hang, rule, script
@@ -33,13 +34,13 @@ async def api(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ModelApi]:
 
 
 @asynccontextmanager
-async def _doomed(fleet: Fleet, api: ModelApi, session_id: str) -> AsyncIterator[subprocess.Popen[bytes]]:
+async def _doomed(fleet: Fleet, api: ModelApi, session_id: str) -> AsyncIterator[fork_server.Process]:
     """A worker in a process of its own, in the middle of a turn: its model says nothing."""
     api.fail(hang())
     asked = len(api.requests)
     settings = json.dumps(fleet.runtime.settings.model_dump(mode="json"))
     command = [sys.executable, "-m", "tests.support.program_worker", settings, session_id, "anthropic"]
-    worker = subprocess.Popen(command, cwd=ROOT)
+    worker = fork_server.start(command, os.environ, ROOT, stdout=1, stderr=2)
     try:
         async with asyncio.timeout(60):
             while len(api.requests) == asked:

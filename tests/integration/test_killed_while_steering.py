@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from sqlalchemy import update
 
 from models import Audit, Session, Step
 from models.base import now
+from tests.support import fork_server
 from tests.support.fake_platform import post_message
 from tests.support.fleet import Fleet
 from tests.support.steered_fleet import ANSWER_PREFIXES, fetch_answers, fetch_sessions, fleet, hold_conversation
@@ -26,8 +28,8 @@ ROOT = Path(__file__).parents[2]
 async def _killed(fleet: Fleet, session_id: str, point: str) -> None:
     settings = json.dumps(fleet.runtime.settings.model_dump(mode="json"))
     command = (sys.executable, "-m", "tests.support.steering_worker", settings, session_id, point)
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
-    assert await process.wait() == -signal.SIGKILL
+    process = fork_server.start(command, os.environ, ROOT, stdout=1, stderr=2)
+    assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("point", ["before", "after"])

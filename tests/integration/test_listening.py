@@ -15,6 +15,7 @@ from models import Listener
 from models.database import Database
 from models.errors import DatabaseDownError
 from models.listeners import all_listeners, claim_listener, release_listener, renew_listener, store_cursor
+from tests.support import fork_server
 from tests.support.conditions import wait_for_condition
 from tests.support.file_channel import LISTENS_TO, Feed, outpost
 from tests.support.fleet import Fleet, MakeFleet
@@ -122,7 +123,7 @@ async def test_one_that_is_killed_is_followed_within_its_lease_and_nothing_is_lo
     database_url = stage.fleet.runtime.settings.database_url
     command = [sys.executable, "-m", "tests.support.file_channel", database_url, redis_url, str(stage.file)]
     children = [
-        await asyncio.create_subprocess_exec(*command, f"listen{n}@test", cwd=ROOT, env=child_environment())
+        fork_server.start([*command, f"listen{n}@test"], child_environment(), ROOT, stdout=1, stderr=2)
         for n in range(2)
     ]
     try:
@@ -132,14 +133,13 @@ async def test_one_that_is_killed_is_followed_within_its_lease_and_nothing_is_lo
         [active] = [child for child in children if f":{child.pid}:" in owner]
         stage.say(50)
         active.kill()
-        await active.wait()
+        active.wait()
         await stage.has_heard_all()
         assert (await stage.place()).owner != owner
     finally:
         for child in children:
-            if child.returncode is None:
-                child.kill()
-                await child.wait()
+            child.kill()
+            child.wait()
 
 
 @pytest.mark.spec("C2")

@@ -5,8 +5,6 @@ import fcntl
 import getpass
 import os
 import struct
-import subprocess
-import sys
 import termios
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -17,6 +15,7 @@ from adapters.events import AnyEvent, ControlChanged, Envelope, Progress, Screen
 from adapters.providers.cli.terminal.provider import TerminalProvider
 from adapters.registry import Drivers, Registry
 from gateway.cli.attach import LEAVE
+from tests.support import fork_server
 from tests.support.fleet import Fleet, MakeFleet
 from workers.events import Follower, redis_client
 from workers.nudges import control_channel
@@ -110,10 +109,9 @@ class Desk:
         env = {"DATABASE_URL": settings.database_url, "REDIS_URL": settings.redis_url, "TERM": "xterm", "HOME": "/tmp"}
         self._ours, theirs = os.openpty()
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-        command = [str(Path(sys.executable).with_name("longshore")), "attach", session_id[-12:], *options]
-        self.process = subprocess.Popen(
-            command, env=env | {"PATH": os.environ["PATH"]}, cwd=ROOT, stdin=theirs, stdout=theirs, stderr=theirs,
-            start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        self.process = fork_server.start(
+            ["longshore", "attach", session_id[-12:], *options], env | {"PATH": os.environ["PATH"]}, ROOT,
+            stdin=theirs, stdout=theirs, stderr=theirs,
         )  # fmt: skip
         os.close(theirs)
         self.shown = b""

@@ -2,39 +2,32 @@
 
 import asyncio
 import os
-import signal
-import sys
+from asyncio.subprocess import STDOUT
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from gateway.cli.gateway import _is_loopback
 from tests.support.api_callers import make_token
 from tests.support.fleet import Fleet
+from tests.support.piped_process import PipedProcess, open_process
 
 pytestmark = pytest.mark.spec("G2")
 
 
 @asynccontextmanager
-async def started(fleet: Fleet, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+async def started(fleet: Fleet, *arguments: str) -> AsyncIterator[PipedProcess]:
     settings = fleet.runtime.settings
     own = {"DATABASE_URL": settings.database_url, "REDIS_URL": settings.redis_url, "LONGSHORE_HOME": str(settings.home)}
-    command = (sys.executable, "-m", "gateway.cli", "gateway", "--port", "0", *arguments)
-    process = await asyncio.create_subprocess_exec(
-        *command, env=os.environ | own, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-    )
-    try:
+    command = ("longshore", "gateway", "--port", "0", *arguments)
+    async with open_process(command, os.environ | own, Path.cwd(), stderr=STDOUT) as process:
         yield process
-    finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGKILL)
-            await process.wait()
 
 
-async def said(process: asyncio.subprocess.Process, words: str) -> str:
+async def said(process: PipedProcess, words: str) -> str:
     """All it says, up to these words or its end."""
-    assert process.stdout is not None
     text = ""
     async with asyncio.timeout(60):
         while words not in text and (line := await process.stdout.readline()):

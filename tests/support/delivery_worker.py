@@ -23,6 +23,7 @@ import models.database
 from adapters.channels.telegram import TelegramChannel
 from adapters.channels.webhook import WebhookChannel
 from adapters.registry import Drivers, Registry
+from tests.support import root_certificates
 from tests.support.fleet import HeldBells, fleet_settings
 from tests.support.process_group import PR_SET_PDEATHSIG
 from workers import delivery
@@ -66,6 +67,7 @@ def main() -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     where = json.loads(sys.argv[1])
+    root_certificates.read_once()
     # An engine has compiled its statements after the first message, and no connections.
     models.database._make_engine = functools.cache(models.database._make_engine)
     asyncio.run(send(where, where["first"]))

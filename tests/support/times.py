@@ -1,8 +1,8 @@
 """Where a test run spends its time: wall and CPU seconds by level, by file, by fixture and by test.
 
 `make test-times` runs the tests with this as a plugin and prints the report. CPU is what the processes' own counters
-say: the test process, and each child that it has waited for. Servers that a whole run shares end with the last test and
-are counted apart."""
+say: the test process, and each child that it has waited for, by itself or through `fork_server`. Servers that a whole
+run shares end with the last test and are counted apart."""
 
 import argparse
 import json
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
 import pytest
+
+from tests.support import fork_server
 
 
 class Spent(NamedTuple):
@@ -37,7 +39,8 @@ NOTHING = Spent(0, 0, 0)
 
 def spent_so_far() -> Spent:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Spent(time.perf_counter(), time.process_time(), children.ru_utime + children.ru_stime)
+    forked = fork_server.cpu_seconds()
+    return Spent(time.perf_counter(), time.process_time(), children.ru_utime + children.ru_stime + forked)
 
 
 class Recorder:
