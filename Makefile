@@ -7,9 +7,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check
 export PYTHONDONTWRITEBYTECODE :=
 PYTEST := $(BIN)/python -m pytest
 TIMES  := .pytest_cache/times
-# Three at a time also on two cores: much of the time is waiting. Those that share what one module sets up (xdist_group)
+# Four at a time also on two cores: much of the time is waiting. Those that share what one module sets up (xdist_group)
 # stay together.
-PARALLEL := -n 3 --dist loadgroup
+PARALLEL := -n 4 --dist loadgroup
 # The contract suites that run on fakes.
 FAKES  := tests/contract/test_providers.py tests/contract/test_channels.py
 

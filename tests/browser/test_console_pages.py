@@ -113,6 +113,7 @@ async def test_all_is_done_with_the_keyboard(page: Page, gateway: Gateway, ada: 
     await expect(page.get_by_role("button", name="Cancel")).to_have_count(3)
     await cancel.focus()
     await page.keyboard.press("Enter")
+    await expect(page.get_by_role("dialog")).to_be_visible()
     await page.keyboard.press("Tab")
     await page.keyboard.press("Enter")
     await expect(page.locator("#notice")).to_contain_text("is cancelled")
