@@ -32,7 +32,7 @@ from tests.support.webhook_server import WebhookServer
 
 # Each is proven on its own wire in tests/contract every time.
 OTHER_PLATFORMS = ("slack", "discord", "github", "email", "webhook")
-pytestmark = pytest.mark.xdist_group("harbour")
+pytestmark = pytest.mark.xdist_group("platforms")
 
 WEBHOOK_SECRET = "a secret of the CRM"
 SCRIPT = """\
@@ -53,7 +53,7 @@ BOSS = """\
 """
 
 
-class Harbour:
+class PlatformFleet:
     """All platforms, and the fleet that serves them."""
 
     def __init__(self, operator: Operator) -> None:
@@ -123,14 +123,16 @@ class Harbour:
 
 
 @pytest.fixture(scope="module")
-def harbour(make_postgres: Callable[[], Iterator[str]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harbour]:
-    folder: Path = tmp_path_factory.mktemp("harbour")
+def platform_fleet(
+    make_postgres: Callable[[], Iterator[str]], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[PlatformFleet]:
+    folder: Path = tmp_path_factory.mktemp("platforms")
     broker = Valkey(folder / "valkey")
     broker.start()
     databases = make_postgres()
-    harbour = Harbour(Operator(folder, next(databases), broker))
-    yield harbour
-    harbour.close()
+    platform_fleet = PlatformFleet(Operator(folder, next(databases), broker))
+    yield platform_fleet
+    platform_fleet.close()
     broker.stop()
     next(databases, None)
 
@@ -140,10 +142,10 @@ def harbour(make_postgres: Callable[[], Iterator[str]], tmp_path_factory: pytest
     "platform",
     ["telegram", "web", *(pytest.param(name, marks=pytest.mark.long) for name in OTHER_PLATFORMS)],
 )
-def test_a_person_asks_approves_and_is_answered(harbour: Harbour, platform: str) -> None:
-    operator, agent = harbour.operator, platform
-    harbour.add_agent(agent, SCRIPT, "approve: [clock]\n")
-    ada = harbour.person(platform)
+def test_a_person_asks_approves_and_is_answered(platform_fleet: PlatformFleet, platform: str) -> None:
+    operator, agent = platform_fleet.operator, platform
+    platform_fleet.add_agent(agent, SCRIPT, "approve: [clock]\n")
+    ada = platform_fleet.person(platform)
     channel, chat = ada.place
     operator.cli("wire", agent, channel, chat)
 
@@ -173,13 +175,13 @@ def test_a_person_asks_approves_and_is_answered(harbour: Harbour, platform: str)
 
 
 @pytest.mark.spec("C2", "C6", "M14")
-def test_an_agent_asks_another_whose_approval_a_person_gives_elsewhere(harbour: Harbour) -> None:
+def test_an_agent_asks_another_whose_approval_a_person_gives_elsewhere(platform_fleet: PlatformFleet) -> None:
     """The `agent` channel: its platform is the fleet itself."""
-    operator, admin = harbour.operator, OnTelegram(harbour.telegram)
-    harbour.add_agent("helper", SCRIPT, "approve: [clock]\n")
-    harbour.add_agent("boss", BOSS, "agents: [helper]\n")
+    operator, admin = platform_fleet.operator, OnTelegram(platform_fleet.telegram)
+    platform_fleet.add_agent("helper", SCRIPT, "approve: [clock]\n")
+    platform_fleet.add_agent("boss", BOSS, "agents: [helper]\n")
     operator.cli("people", "add", admin.user, "--role", "admin", "--agent", "helper")
-    bob = harbour.on_the_web("bob", "boss")
+    bob = platform_fleet.on_the_web("bob", "boss")
     bob.say("get it done")
     operator.wait_for(lambda: _approved(admin, bob), "the approval for helper")
     operator.wait_for(lambda: any("helper: Released at" in text for text in bob.reads()), "the answer of boss")

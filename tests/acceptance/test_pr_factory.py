@@ -14,7 +14,11 @@ import pytest
 
 from tests.support.processes import BIN, ROOT
 
-pytestmark = [pytest.mark.spec("O3", "M14", "M15", "T4"), pytest.mark.timeout(300), pytest.mark.xdist_group("harbour")]
+pytestmark = [
+    pytest.mark.spec("O3", "M14", "M15", "T4"),
+    pytest.mark.timeout(300),
+    pytest.mark.xdist_group("platforms"),
+]
 
 ADA = "discord:1080000000000000042"
 THREADS = ["issues/1", "issues/2", "issues/3"]
