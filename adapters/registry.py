@@ -15,7 +15,7 @@ from adapters.packages.manifest import Kind
 from adapters.packages.signed_import import import_only_signed
 from adapters.packages.trust import Allowed, Origin, name_and_version
 
-if TYPE_CHECKING:  # whoever asks only for names, or for one kind, does without the ports of the others
+if TYPE_CHECKING:  # commands that only list driver names start without importing the ports
     from adapters.channel_port import Channel
     from adapters.model_port import AnyProvider
     from adapters.tool_port import Tool

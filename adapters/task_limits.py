@@ -1,4 +1,4 @@
-"""What a scheduled task may be given, whoever makes it: an agent, an operator or a program."""
+"""Limits for the fields of a scheduled task, the same for agents, operators and programs."""
 
 from typing import Final
 

@@ -34,7 +34,7 @@ async def nobody_listens(desk: Desk, accepted: Accepted) -> str | None:
 async def warn_of_provider(desk: Desk, provider: str) -> None:
     """Say what an agent that has just been given this provider still lacks. The workers may know a key that is not set
     here, so it is a warning and not an error."""
-    # Imported here: whoever sends or lists does not ask providers, and their ports take a moment.
+    # Imported here: `send` and listings do not ask providers, and importing their ports is slow.
     from workers.provider_states import ask
 
     one = await ask(desk.registry, provider)

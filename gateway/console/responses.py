@@ -1,4 +1,4 @@
-"""Answers of the console's pages: a template shown to whoever looks, or a notice on the page they are on."""
+"""Responses of the console's pages: a rendered template, or only a notice for the page the user is on."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ IN_PLACE: Final = {"HX-Retarget": "#notice", "HX-Reselect": "#notice > *", "HX-R
 
 @dataclass(frozen=True)
 class Notice:
-    """One sentence to whoever has just done something."""
+    """One sentence for the user about what they have just done."""
 
     text: str
     bad: bool = False

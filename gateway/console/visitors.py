@@ -70,7 +70,7 @@ async def _guest(request: Request) -> Guest:
     return guest
 
 
-SIGNED_IN: Final = Depends(_guest)  # a dependency of routes: whoever is signed in
+SIGNED_IN: Final = Depends(_guest)  # a dependency of routes: any signed-in user
 
 
 def needs(scope: Scope, sees: Sight = "own") -> Any:

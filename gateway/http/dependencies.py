@@ -19,6 +19,8 @@ from workers.provider_states import Lookout
 
 
 def from_state(name: str) -> Any:
+    """A dependency that `Gateway` has put into the request's state under this name."""
+
     async def find(connection: HTTPConnection) -> Any:
         return getattr(connection.state, name)
 

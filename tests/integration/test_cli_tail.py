@@ -11,11 +11,14 @@ import psycopg
 import pytest
 import redis
 
+from adapters.events import AnyEvent, FilesTouched, Message, TextDelta
 from gateway.cli import messages
+from models import Event
 from models.errors import DatabaseDownError
 from tests.support.fleet import MakeFleet
 from tests.support.piped_process import open_process
 from tests.support.servers import Valkey
+from workers.events import channel_of, envelope
 
 pytestmark = pytest.mark.spec("G4", "G2")
 
@@ -67,6 +70,41 @@ async def test_it_goes_on_when_services_restart_and_ends_when_interrupted(
         watching.send_signal(signal.SIGINT)
         _, wrong = await asyncio.wait_for(watching.communicate(), 30)
     assert (watching.returncode, wrong.decode()) == (130, "")
+
+
+@pytest.mark.parametrize("database_kind", ["sqlite"])
+async def test_a_reader_who_fell_behind_has_every_text_to_its_end(
+    make_fleet: MakeFleet, broker: Valkey, database_url: str, tmp_path: Path
+) -> None:
+    """The last piece of a text comes after the reader has read the whole text from the table."""
+    fleet = await make_fleet()
+    await fleet.add_group("demo", SCRIPT)
+    session_id = (await fleet.send("hello")).session_id
+    await fleet.settle_down()
+    stored, [turn] = await fleet.events(), await fleet.turns()
+    seen = len(stored)
+    env = _env(database_url, broker, tmp_path) | {"PYTHONUNBUFFERED": "1"}
+    async with open_process(["longshore", "tail", session_id], env, tmp_path) as watching:
+        await asyncio.wait_for(watching.stdout.readuntil("■ done".encode()), 30)
+        with redis.Redis(port=broker.port) as client:
+
+            def publish(event: AnyEvent, **place: int) -> None:
+                client.publish(channel_of(session_id), envelope(session_id, event, turn_id=turn.id, **place).to_json())
+
+            publish(TextDelta(text="13 ", offset=0), after=seen)
+            await asyncio.wait_for(watching.stdout.readuntil("│ 13 ".encode()), 30)
+            touched = FilesTouched(paths=("a.txt",))
+            lasting: tuple[AnyEvent, ...] = (Message(text="13 tide.txt"), touched)
+            for number, event in enumerate(lasting, seen + 1):
+                row = {"session_id": session_id, "seq": number, "turn_id": turn.id, "type": event.type}
+                await fleet.insert(Event, row | {"payload": event.model_dump(mode="json")})
+            publish(touched, seq=seen + 2)
+            publish(TextDelta(text="tide.txt", offset=3), after=seen)
+        shown = await asyncio.wait_for(watching.stdout.readuntil("✎ a.txt".encode()), 30)
+        watching.send_signal(signal.SIGINT)
+        rest, _ = await asyncio.wait_for(watching.communicate(), 30)
+    assert shown.decode() == "tide.txt\n✎ a.txt"
+    assert "tide" not in rest.decode()
 
 
 def _env(database_url: str, broker: Valkey, folder: Path) -> dict[str, str]:

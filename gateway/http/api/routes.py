@@ -22,7 +22,7 @@ from gateway.http.api import (
 )
 from gateway.http.problems import documented
 
-# What any of them may answer with, whoever calls.
+# Problems that every route may answer with.
 router = APIRouter(prefix="/v1", responses=documented(401, 403, 413, 422, 429, 503))
 for resource in (
     messages,

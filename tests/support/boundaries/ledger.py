@@ -2,6 +2,7 @@
 promises. The judgement needs no database: `tests/chaos/test_boundary_ledger.py` shows that it sees each kind of fault.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ class Death:
 
 
 @dataclass
-class Evidence:
+class Evidence(ABC):
     """`last`: what the last process passed, which was not killed. `effects`: of tools that count them. `shown`: what
     the platform was sent, in order. `left`: what lies about that belongs to nobody."""
 
@@ -75,9 +76,9 @@ class Evidence:
         facts = (*self._ended(), *self._numbers(), *self.facts())
         return [f"[{where}] {what}: {found}, not {wanted}" for what, found, wanted in facts if found != wanted]
 
+    @abstractmethod
     def facts(self) -> Iterator[Fact]:
         """What this story promises."""
-        raise NotImplementedError
 
     def unknown(self) -> set[str]:
         """Tools of which the agent must be told that nobody knows whether they were run."""
