@@ -10,7 +10,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from models.tokens import SCOPES, new_token
-from tests.support.browser import Browsing
+from tests.support.browser import Browsing, press
 from tests.support.console_scene import Scene, open_scene, send_chat_message, watch_layout_shifts
 from tests.support.console_session import sign_in_user
 from tests.support.open_gateway import gateway_to
@@ -69,7 +69,6 @@ async def test_an_operator_signs_in_talks_and_decides(scene: Scene, page: Page) 
     await page.get_by_label("Token").fill(token)
     await page.get_by_role("button", name="Sign in").click()
     await expect(page.get_by_text("You said: hello")).to_be_visible()
-    await page.wait_for_load_state()  # until then, Enter begins a line
 
     await watch_layout_shifts(page)
     await send_chat_message(page, "a long story")
@@ -213,26 +212,25 @@ async def test_without_a_mouse(scene: Scene, page: Page) -> None:
     await scene.ada.open_page(page, "/inbox")
     # Until htmx has begun, a form is an ordinary one, and leads to the page without what was decided.
     await expect(page.locator("form[hx-post]").first).to_have_attribute("data-htmx-powered", "true")
-    await page.keyboard.press("j")
-    await page.keyboard.press("a")
+    await press(page, "j")
+    await press(page, "a")
     await expect(page.get_by_text("approved by web:ada")).to_be_visible()
-    await page.keyboard.press("j")
-    await page.keyboard.press("d")
+    await press(page, "j")
+    await press(page, "d")
     await expect(page.locator("#confirm")).to_contain_text("Deny this?")
-    await page.keyboard.press("Tab")
-    await page.keyboard.press("Enter")
+    await press(page, "Tab")
+    await press(page, "Enter")
     await expect(page.get_by_text("denied by web:ada")).to_be_visible()
-    await page.keyboard.press("g")
-    await page.keyboard.press("s")
+    await press(page, "g")
+    await press(page, "s")
     await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
-    await page.wait_for_load_state()
-    await page.keyboard.press("j")
-    await page.keyboard.press("Enter")
+    await press(page, "j")
+    await press(page, "Enter")
     await page.wait_for_url("**/sessions/*-*")
     assert page.url.rpartition("/")[2] in (session, other)
-    await page.keyboard.press("/")
+    await press(page, "/")
     await page.keyboard.type("one line")
-    await page.keyboard.press("Shift+Enter")
+    await press(page, "Shift+Enter")
     await page.keyboard.type("and another")
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.get_by_text("You said: one line and another")).to_be_visible()

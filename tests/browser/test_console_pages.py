@@ -13,7 +13,7 @@ from playwright.async_api import Page, expect
 from models.fleet import report_alive
 from models.sign_ins import new_secret
 from models.tokens import SCOPES, new_token
-from tests.support.browser import Browsing
+from tests.support.browser import Browsing, press
 from tests.support.console_session import ConsoleUser, console_gateway, sign_in_user
 from tests.support.open_gateway import Gateway
 from tests.support.sample_fleet import settle_in
@@ -52,10 +52,10 @@ async def test_somebody_signs_in_by_token_is_told_when_it_is_wrong_and_leaves(
     await page.goto(f"{base}/sessions")
     await expect(page.get_by_label("Token")).to_be_focused()
     await page.keyboard.type("lst_wrong")
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.get_by_role("alert")).to_contain_text("This is no token")
     await page.get_by_label("Token").fill(token)
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.get_by_role("heading", name="Sessions", level=1)).to_be_visible()
     assert await page.evaluate("document.cookie") == "", "no script reads it"
     await page.get_by_role("button", name="Sign out").click()
@@ -83,48 +83,48 @@ async def test_somebody_signs_in_by_a_link_opened_by_hand_or_found_on_a_page(pag
 async def test_all_is_done_with_the_keyboard(page: Page, gateway: Gateway, ada: ConsoleUser) -> None:
     await settle_in(gateway.fleet)
     await ada.open_page(page)
-    await page.keyboard.press("Tab")
+    await press(page, "Tab")
     await expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.locator("main")).to_be_focused()
-    await page.keyboard.press("?")
+    await press(page, "?")
     await expect(page.get_by_role("dialog", name="Keyboard")).to_be_visible()
-    await page.keyboard.press("Escape")
+    await press(page, "Escape")
     for key, title in (("s", "Sessions"), ("u", "Usage"), ("w", "Wirings"), ("o", "Overview"), ("t", "Schedules")):
-        await page.keyboard.press("g")
-        await page.keyboard.press(key)
+        await press(page, "g")
+        await press(page, key)
         await expect(page.get_by_role("heading", name=title, level=1)).to_be_visible()
     # A task: found, paused, and its end thought better of.
-    await page.keyboard.press("j")
+    await press(page, "j")
     first = page.locator("tbody tr").first
     await expect(first.get_by_role("link")).to_be_focused()
-    await page.keyboard.press("Tab")
-    await page.keyboard.press("Tab")
+    await press(page, "Tab")
+    await press(page, "Tab")
     await expect(first.get_by_role("button", name="Pause")).to_be_focused()
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.locator("#notice")).to_contain_text("is paused")
     await expect(page.locator("tbody")).to_contain_text("paused")
     cancel = page.get_by_role("button", name="Cancel").first
     await cancel.focus()
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.get_by_role("dialog")).to_contain_text("End this task for good?")
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.get_by_role("dialog")).to_be_hidden()
     await expect(page.get_by_role("button", name="Cancel")).to_have_count(3)
     await cancel.focus()
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.get_by_role("dialog")).to_be_visible()
-    await page.keyboard.press("Tab")
-    await page.keyboard.press("Enter")
+    await press(page, "Tab")
+    await press(page, "Enter")
     await expect(page.locator("#notice")).to_contain_text("is cancelled")
     await expect(page.get_by_role("button", name="Cancel")).to_have_count(2)
     # Searching.
-    await page.keyboard.press("g")
-    await page.keyboard.press("s")
+    await press(page, "g")
+    await press(page, "s")
     await expect(page.get_by_role("heading", name="Sessions", level=1)).to_be_visible()
-    await page.keyboard.press("/")
+    await press(page, "/")
     await page.keyboard.type("desk-2")
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.locator("tbody tr")).to_have_count(4)
 
 

@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 
 from gateway.demo import FIRST_MESSAGE
 from models import Turn
-from tests.support.browser import Browsing
+from tests.support.browser import Browsing, press
 from tests.support.console_scene import Scene, open_scene, send_chat_message, watch_layout_shifts
 from tests.support.console_session import ConsoleUser, sign_in_user
 from tests.support.open_gateway import gateway_to, wire
@@ -72,7 +72,7 @@ async def test_a_turn_that_goes_on_says_nothing_again(scene: Scene, page: Page, 
     await expect(page.get_by_text("You said: hello")).to_be_visible()
     await page.evaluate(SEEN)
     await page.locator("#say-text").fill("ask me")
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await page.get_by_role("button", name="Coffee").click()
     answer = page.locator(".bubble-out", has_text="You chose the Coffee, and that is well chosen.")
     await expect(answer).to_be_visible()
@@ -98,7 +98,7 @@ async def test_who_comes_in_the_middle_of_an_answer_has_it_from_its_beginning(
     await expect(page.get_by_text("You said: hello")).to_be_visible()
     await watch_layout_shifts(page)
     await page.locator("#say-text").fill("a story")
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.locator(".streaming")).to_contain_text("word30 ")
     await scene.ada.open_page(other, path)
     await expect(other.locator(".streaming")).to_contain_text("word50 ")
@@ -132,7 +132,7 @@ async def test_a_text_goes_on_in_one_place_after_the_gateway_was_restarted(
         await page.evaluate("document.querySelectorAll('[data-poll]').forEach((part) => part.remove())")
         await expect(page.get_by_text("You said: hello")).to_be_visible()
         await page.locator("#say-text").fill("a story")
-        await page.keyboard.press("Enter")
+        await press(page, "Enter")
         await expect(page.locator(".streaming")).to_contain_text("word10 ")
     browsing.expect("ERR_CONNECTION_REFUSED")
     async with asyncio.timeout(20):

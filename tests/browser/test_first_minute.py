@@ -12,6 +12,7 @@ import pytest_asyncio
 from playwright.async_api import Page, expect
 
 from gateway.demo import FIRST_MESSAGE
+from tests.support.browser import press
 from tests.support.servers import private_folder
 from tests.support.terminal import Terminal
 
@@ -48,7 +49,7 @@ async def test_the_demo_is_watched_in_a_browser_and_survives_its_worker(terminal
     await expect(page.get_by_text("The log says: A calm first day.")).to_have_count(1)
 
     await page.get_by_label("Message").fill("what time is it?")
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.get_by_text("By my clock it is")).to_be_visible()
     await page.reload()
     for said in (FIRST_MESSAGE, "The log says: A calm first day.", "By my clock it is"):

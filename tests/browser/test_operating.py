@@ -10,7 +10,7 @@ from playwright.async_api import Page, Request, expect
 
 from models import PendingQuestion
 from tests.support.accessibility import unreadable
-from tests.support.browser import Browsing
+from tests.support.browser import Browsing, press
 from tests.support.console_session import ConsoleUser, console_gateway, sign_in_user
 from tests.support.open_gateway import Gateway
 from tests.support.sample_fleet import settle_in
@@ -68,7 +68,7 @@ async def test_what_is_being_written_stays_while_the_inbox_changes(
     await expect(words).to_be_focused()
     assert await words.evaluate("at => at.selectionStart") == 0
     assert await words.evaluate(seen_at) == pytest.approx(before, abs=1)
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.locator(".answered")).to_contain_text("Berth 9, if it is free")
 
 
@@ -95,12 +95,12 @@ async def test_nothing_is_fetched_while_nobody_looks(page: Page, ada: ConsoleUse
 async def test_a_question_is_answered_with_one_key(page: Page, ada: ConsoleUser) -> None:
     await ada.open_page(page, "/inbox")
     await expect(page.locator("form[hx-post]").first).to_have_attribute("data-htmx-powered", "true")
-    await page.keyboard.press("2")  # of no card yet
-    await page.keyboard.press("k")
+    await press(page, "2")  # of no card yet
+    await press(page, "k")
     await expect(page.get_by_role("article", name="Approval")).to_be_focused()
-    await page.keyboard.press("k")
+    await press(page, "k")
     await expect(page.get_by_role("article", name="Question")).to_be_focused()
-    await page.keyboard.press("2")
+    await press(page, "2")
     answered = page.locator(".answered")
     await expect(answered).to_contain_text("Berth 12")
     await expect(answered).to_contain_text("web:ada")
@@ -115,11 +115,11 @@ async def test_letters_are_ticked_tried_again_elsewhere_and_put_away(
     away = page.get_by_role("button", name="Put away")
     await away.click()
     await page.get_by_role("button", name="Keep it as it is").click()
-    await page.keyboard.press("j")
+    await press(page, "j")
     await expect(page.locator("tbody a").first).to_be_focused()
-    await page.keyboard.press("x")
+    await press(page, "x")
     await expect(box).to_be_checked()
-    await page.keyboard.press("x")
+    await press(page, "x")
     await expect(box).not_to_be_checked()
     await page.get_by_label("all of these").check()
     await expect(box).to_be_checked()
@@ -141,7 +141,7 @@ async def test_lines_of_the_audit_log_lead_to_their_like(page: Page, ada: Consol
     await page.get_by_label("Agent").select_option("invoices")
     await expect(page.locator("tbody tr")).to_have_count(1)
     await page.get_by_label("Who").fill("web:nobody")
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await page.get_by_role("link", name="Show all").click()
     await expect(page.locator("tbody")).to_contain_text("group.add")
 

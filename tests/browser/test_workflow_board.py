@@ -11,7 +11,7 @@ from playwright.async_api import Page, Request, expect
 from models import Approval, PendingQuestion
 from models.workflows import Stage
 from tests.support.accessibility import unreadable
-from tests.support.browser import Browsing
+from tests.support.browser import Browsing, press
 from tests.support.console_session import ConsoleUser, console_gateway, sign_in_user
 from tests.support.open_gateway import Gateway
 from tests.support.workflow_rows import STATES, checked, put_workflow
@@ -111,9 +111,9 @@ async def test_an_approval_is_given_on_the_board_by_keyboard(page: Page, gateway
     ask = page.get_by_role("article", name="Approval")
     await expect(ask.locator("form[hx-post]")).to_have_attribute("data-htmx-powered", "true")
     await expect(ask.locator("pre")).to_contain_text('"commit": "cccc')
-    await page.keyboard.press("j")
+    await press(page, "j")
     await expect(ask.get_by_text("Exactly this")).to_be_focused()
-    await page.keyboard.press("a")
+    await press(page, "a")
     await expect(ask).to_have_count(0)  # it is decided, and the board has nothing that waits
     [approval] = await gateway.fleet.rows(Approval)
     assert (approval.status, approval.decided_by) == ("approved", "web:ada")
@@ -132,7 +132,7 @@ async def test_what_is_being_answered_stays_while_the_board_changes(
     await expect(page.locator("#piece-docs")).to_have_attribute("data-label", "Check")
     await expect(words).to_have_value("Swiss francs")
     await expect(words).to_be_focused()
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.get_by_role("article", name="Question")).to_have_count(0)
     [question] = await gateway.fleet.rows(PendingQuestion)
     assert (question.answer, question.answered_by) == ("Swiss francs", "web:ada")
@@ -143,31 +143,30 @@ async def test_a_workflow_is_found_opened_and_stopped_by_keyboard(
 ) -> None:
     rows = await put_workflow(gateway.fleet, "negative")
     await ada.open_page(page)
-    await page.keyboard.press("g")
-    await page.keyboard.press("f")
+    await press(page, "g")
+    await press(page, "f")
     await expect(page.get_by_role("heading", name="Workflows", level=1)).to_be_visible()
-    await page.wait_for_load_state()  # before that nobody listens to keys
-    await page.keyboard.press("j")
+    await press(page, "j")
     await expect(page.locator(f"a[href$='{rows.id}']").first).to_be_focused()
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page).to_have_url(f"{ada.base}/console/workflows/{rows.id}")
     cancel = page.get_by_role("button", name="Cancel")
     await expect(page.locator("form[hx-post]").first).to_have_attribute("data-htmx-powered", "true")
     for _ in range(2):  # the plan, and then the first task
-        await page.keyboard.press("j")
+        await press(page, "j")
     await expect(page.locator("#piece-totals a")).to_be_focused()
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.get_by_text("An empty list breaks it")).to_be_visible()
     await expect(page.get_by_text("start with 0")).to_be_visible()
     await cancel.focus()
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
     await expect(page.get_by_role("dialog")).to_contain_text("nothing of it is merged")
-    await page.keyboard.press("Enter")  # to keep it
+    await press(page, "Enter")  # to keep it
     await expect(page.get_by_role("dialog")).to_be_hidden()
     await cancel.focus()
-    await page.keyboard.press("Enter")
-    await page.keyboard.press("Tab")
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
+    await press(page, "Tab")
+    await press(page, "Enter")
     await expect(page.locator("#notice")).to_contain_text("was cancelled")
     await expect(page.locator(".outcome")).to_contain_text("cancelled by web:ada")
 

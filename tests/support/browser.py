@@ -133,6 +133,12 @@ async def open_browser() -> AsyncIterator[Browsing]:
         yield browsing
 
 
+async def press(page: Page, key: str) -> None:
+    """What is pressed before the page's scripts have run is heard by none of them, and a heading is seen earlier."""
+    await page.wait_for_load_state()
+    await page.keyboard.press(key)
+
+
 def find_chromium() -> Path:
     """Which one it is, `make browser` has noted down."""
     try:

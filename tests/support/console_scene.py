@@ -16,6 +16,7 @@ from adapters.providers.scripted import ScriptedProvider, ScriptedQuery
 from adapters.registry import Drivers
 from adapters.tool_port import Tool
 from models import Turn
+from tests.support.browser import press
 from tests.support.cards import Launcher
 from tests.support.console_session import ConsoleUser, sign_in_user
 from tests.support.fleet import fleet_settings
@@ -73,7 +74,7 @@ async def open_scene(fleet: LivingFleet, script: str, pace: float) -> AsyncItera
 
 async def send_chat_message(page: Page, text: str) -> None:
     await page.get_by_placeholder("Say something to demo").fill(text)
-    await page.keyboard.press("Enter")
+    await press(page, "Enter")
 
 
 async def watch_layout_shifts(page: Page) -> None:
