@@ -104,11 +104,11 @@ import os, sys
 from pathlib import Path
 from tests.support import fork_server
 command = [sys.executable, "-m", "program"]
-print(fork_server.start(command, {{}}, Path({str(tmp_path)!r}), stdout=1, stderr=2).pid, flush=True)
+print(fork_server.start(command, {{}}, Path({str(tmp_path)!r}), stdout=2, stderr=2).pid, flush=True)
 os.kill(os.getpid(), 9)
 """
     root = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", starter], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == -signal.SIGKILL, done.stderr
-    pid = int(done.stdout.split()[0])
+    pid = int(done.stdout)
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), 10, "its end")
