@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import structlog
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -44,10 +44,12 @@ from workers.journal import Journal
 from workers.opening import OpenedTurn
 from workers.runtime import Runtime
 from workers.scripts import KEY as SCRIPT
-from workers.tool_binding import Binding
 from workers.toolbox import JournaledToolBox
 from workers.verdicts import Failure
 from workers.watchdog import Watchdog
+
+if TYPE_CHECKING:
+    from workers.tool_binding import Binding  # whose libraries are heavy: see `Runtime.tool_server`
 
 log = structlog.get_logger()
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import psycopg
 import pytest
@@ -43,6 +45,17 @@ def test_the_procfile_answers_a_plain_celery_producer(operator: Operator) -> Non
     again = operator.cli("send", "demo", "one more").stdout
     assert "You said: one more" in again
     assert operator.cli("doctor").returncode == 0
+
+
+@pytest.mark.spec("F1")
+def test_a_worker_starts_without_the_libraries_that_few_of_them_need(operator: Operator) -> None:
+    starts = "import sys; from workers.app import app; app.loader.import_default_modules(); print(*sys.modules)"
+    command = [sys.executable, "-c", starts]
+    done = subprocess.run(command, env=operator.env, cwd=operator.folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert "tasks.agent" in loaded
+    assert loaded & {"mcp", "anthropic", "openai", "genai_prices", "fastapi", "starlette", "jinja2"} == set()
 
 
 @pytest.mark.spec("M1", "S6")
@@ -135,10 +148,10 @@ def test_one_process_holds_hundreds_of_waiting_sessions(operator: Operator) -> N
     operator.add_group(script="- play:\n  - wait: 600\n  - answer: never")
     worker = operator.worker(EVERYTHING, options="-c 400", LONGSHORE_GRACE_SECONDS="0")
     app = producer(operator)
-    for number in range(300):
+    for number in range(200):
         ingest(operator, app, platform_id=f"chat{number}")
     leased = "SELECT count(*) FROM sessions WHERE lease_expires_at > now()"
-    operator.wait_for(lambda: operator.value(leased) == 300, "300 sessions to wait at once", 60)
+    operator.wait_for(lambda: operator.value(leased) == 200, "200 sessions to wait at once", 60)
     assert operator.value("SELECT count(DISTINCT lease_owner) FROM sessions WHERE lease_owner IS NOT NULL") == 1
     assert operator.end(worker, seconds=60) == 0
     assert operator.rows("SELECT DISTINCT status, tries FROM messages_in") == [("pending", 0)]

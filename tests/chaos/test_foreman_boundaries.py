@@ -3,7 +3,7 @@ conflict, checks that fail once, a reviewer who wants changes once, two approval
 
 Boundaries are before and after each commit, each tool and each command of git that writes, while that is at work, locks
 it leaves, files laid out by half. `make test-all` tries one of each kind, all between stages, in few lives with many
-deaths; `make test` one life, with a third of these; `LONGSHORE_CHAOS=full` tries all, far apart, on both databases."""
+deaths; `make test` one life, with a sixth of these; `LONGSHORE_CHAOS=full` tries all, far apart, on both databases."""
 
 import os
 import shutil
@@ -65,7 +65,7 @@ async def _open(
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)])
 async def test_a_workflow_comes_to_the_same_end_wherever_its_processes_die(
     on_sqlite: WorkflowRunner, every: int
 ) -> None:

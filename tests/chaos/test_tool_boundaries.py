@@ -2,7 +2,7 @@
 and its answer passed on, a task scheduled, a risky call approved and run, the conversation begun anew.
 
 Boundaries are before and after each commit, each tool and each delivery, and half a copied file. `make test-all` tries
-those of the tools and of what comes of them, and some of the others; `make test` every third of these;
+those of the tools and of what comes of them, and some of the others; `make test` every sixth of these;
 `LONGSHORE_CHAOS=full` all."""
 
 import os
@@ -49,7 +49,7 @@ async def on_postgres(
         yield runner
 
 
-@pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)])
 async def test_effects_of_tools_happen_once_wherever_a_process_dies(on_sqlite: ToolRunner, every: int) -> None:
     boundaries = await on_sqlite.find_boundaries()
     assert set(boundaries) >= NEVER_LEFT_OUT, NEVER_LEFT_OUT - set(boundaries)
