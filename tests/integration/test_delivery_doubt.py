@@ -289,6 +289,33 @@ async def test_a_sender_that_comes_back_while_another_is_sending_sends_nothing(
     assert platform.texts == ["hello"], "once"
 
 
+@pytest.mark.parametrize("retryable", [True, False])
+async def test_a_sender_that_fails_while_another_is_sending_leaves_it_to_the_other(
+    make_fleet: MakeFleet, retryable: bool
+) -> None:
+    others: list[asyncio.Task[None]] = []
+
+    class FailsOnce(SlowPlatform):
+        async def deliver(self, message: OutboundMessage) -> Any:
+            if others:
+                return await super().deliver(message)
+            await lose_claim(outgoing)
+            [ring], outgoing.fleet.bells.deliveries = outgoing.fleet.bells.deliveries, []
+            others.append(asyncio.create_task(sending.send(outgoing.fleet.runtime, ring)))
+            await self.has_it.wait()
+            raise DeliveryError("not now", retryable=retryable)
+
+    platform = FailsOnce(idempotent=False, findable=True)
+    outgoing = await opened(make_fleet, platform)
+    async with asyncio.timeout(10):
+        row = await outgoing.send({"text": "hello"})
+        assert row.status == "sending", "it is the other's"
+        platform.go_on.set()
+        await asyncio.gather(*others)
+    assert (await outgoing.row(row.id)).status == "delivered"
+    assert platform.texts == ["hello"], "once"
+
+
 async def test_what_was_never_handed_over_is_not_in_doubt(make_fleet: MakeFleet) -> None:
     platform = Platform(idempotent=False, deaf=True)
     outgoing = await opened(make_fleet, platform, max_tries=3)

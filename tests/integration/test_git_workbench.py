@@ -36,7 +36,7 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made)
 
 
-@pytest.fixture(params=["bubblewrap", "docker", "none"])
+@pytest.fixture(params=["bubblewrap", pytest.param("docker", marks=pytest.mark.long), "none"])
 def sandbox(request: pytest.FixtureRequest, folder: Path) -> Sandbox:
     if request.param == "bubblewrap":
         return Bubblewrap()

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from adapters.addresses import resolve_public
-from adapters.sandbox.bubblewrap import Bubblewrap
+from adapters.sandbox.bubblewrap import _ETC, Bubblewrap
 from adapters.sandbox.port import Command, SandboxLimits
 from adapters.sandbox.running import run
 from tests.support.servers import wait_until
@@ -295,6 +295,20 @@ async def test_the_attacks_would_be_seen(neighbour: list[str]) -> None:
         assert "BREACH" in told, attack
 
 
+async def test_only_what_is_named_is_mounted_and_only_the_workspace_can_be_written(workspace: Path) -> None:
+    """Also where the files' own modes would let a program write them: where workers are an ordinary user's."""
+    readable = workspace.parent / "other"
+    command = Command(("cat", "/proc/self/mountinfo"), workspace, readable=(readable,))
+    finished = await run(Bubblewrap(), command)
+    fields = [line.split() for line in finished.stdout.splitlines()]
+    options = {place: flags.split(",") for _, _, _, _, place, flags, *_ in fields}
+    ours = {"/proc", "/tmp", "/dev/shm"}
+    devices = {place for place in options if place.startswith("/dev/")}
+    system = {"/", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/dev", *_ETC}
+    assert options.keys() <= {"/workspace", str(readable)} | system | ours | devices
+    assert {place for place, flags in options.items() if "rw" in flags} - devices == {"/workspace"} | ours - devices
+
+
 async def test_a_flood_of_output_ends_early(workspace: Path) -> None:
     command = Command(("/bin/sh", "-c", "yes | head -c 10G"), workspace, limits=SandboxLimits(output_bytes=5 * MB))
     finished = await run(Bubblewrap(), command)
@@ -372,7 +386,7 @@ async def test_a_daemon_does_not_survive(workspace: Path) -> None:
 WORKER = """
 import asyncio, sys
 from pathlib import Path
-from adapters.sandbox.bubblewrap import Bubblewrap
+from adapters.sandbox.bubblewrap import _ETC, Bubblewrap
 from adapters.sandbox.port import Command
 
 async def main():
