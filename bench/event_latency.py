@@ -14,7 +14,7 @@ from sqlalchemy import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.events import Progress, TextDelta, event_to_dict
-from bench.event_readers import RAW, Harbour, Times, browser, raw, streams
+from bench.event_readers import RAW, ServedSession, Times, browser, raw, streams
 from bench.figures import Figure, percentile
 from bench.rows import add_group, add_sessions, in_database
 from bench.scale import Say, Scale
@@ -32,12 +32,12 @@ Sample = Callable[[], Awaitable[Times]]
 
 
 def measure(stage: Stage, scale: Scale, kind: DatabaseKind, say: Say) -> list[Figure]:
-    with _harbour(stage, kind, scale.subscribers) as harbour:
-        return asyncio.run(_measure(harbour, scale, say))
+    with _serve_session(stage, kind, scale.subscribers) as served:
+        return asyncio.run(_measure(served, scale, say))
 
 
 @contextmanager
-def _harbour(stage: Stage, kind: DatabaseKind, subscribers: int) -> Iterator[Harbour]:
+def _serve_session(stage: Stage, kind: DatabaseKind, subscribers: int) -> Iterator[ServedSession]:
     url = stage.make_database(kind)
     add_group(url, script="hello")
     [session_id] = add_sessions(url, 1, text=None)
@@ -54,27 +54,27 @@ def _harbour(stage: Stage, kind: DatabaseKind, subscribers: int) -> Iterator[Har
     port = free_port()
     with stage.workers(url) as workers:
         workers.program("gateway", [sys.executable, "-m", "gateway.cli", "gateway", "--port", str(port)])
-        yield Harbour(stage.broker, port, session_id, tokens)
+        yield ServedSession(stage.broker, port, session_id, tokens)
 
 
-async def _measure(harbour: Harbour, scale: Scale, say: Say) -> list[Figure]:
+async def _measure(served: ServedSession, scale: Scale, say: Say) -> list[Figure]:
     figures: list[Figure] = []
-    async with redis_client(harbour.broker) as client:
+    async with redis_client(served.broker) as client:
         publisher = Publisher(client)
 
         def publish(text: str) -> None:
-            publisher.publish(envelope(harbour.session_id, TextDelta(text=text), after=1))
+            publisher.publish(envelope(served.session_id, TextDelta(text=text), after=1))
 
         async def publish_raw(text: str) -> None:
-            await client.publish(RAW, envelope(harbour.session_id, TextDelta(text=text), after=1).to_json())
+            await client.publish(RAW, envelope(served.session_id, TextDelta(text=text), after=1).to_json())
 
         for count in (1, scale.subscribers):
-            async with streams(harbour, count) as ours, raw(harbour, count) as plain:
+            async with streams(served, count) as ours, raw(served, count) as plain:
                 sides = partial(ours.time, publish), partial(plain.time, publish_raw)
                 what = "an SSE client" if count == 1 else f"each of {count} SSE clients"
                 figures += await _compare(f"publish to {what}", *sides, scale, say)
         try:
-            async with browser(harbour, publish) as sample, raw(harbour, 1) as plain:
+            async with browser(served, publish) as sample, raw(served, 1) as plain:
                 what = "publish to EventSource in Chromium"
                 figures += await _compare(what, sample, partial(plain.time, publish_raw), scale, say)
         except NoBrowserError as error:

@@ -34,7 +34,7 @@ _CLOCK = "() => performance.timeOrigin + performance.now()"
 
 
 @dataclass(frozen=True)
-class Harbour:
+class ServedSession:
     """A gateway, a session with one event to read, and tokens to read it with."""
 
     broker: str
@@ -76,11 +76,11 @@ class Watch:
 
 
 @asynccontextmanager
-async def streams(harbour: Harbour, count: int) -> AsyncIterator[Watch]:
+async def streams(served: ServedSession, count: int) -> AsyncIterator[Watch]:
     watch = Watch(count)
 
     async def read(token: str, ready: asyncio.Semaphore) -> None:
-        async with event_source(harbour.port, harbour.path, token) as source:
+        async with event_source(served.port, served.path, token) as source:
             assert source.status == 200
             async for sent in source:
                 if sent.id is not None:  # what is stored is sent to whoever hears what comes
@@ -88,9 +88,9 @@ async def streams(harbour: Harbour, count: int) -> AsyncIterator[Watch]:
                 else:
                     watch.arrived(sent.envelope["event"]["text"])
 
-    await _until_it_listens(harbour.port)
+    await _until_it_listens(served.port)
     ready = asyncio.Semaphore(0)
-    tasks = [asyncio.create_task(read(harbour.tokens[number // STREAMS], ready)) for number in range(count)]
+    tasks = [asyncio.create_task(read(served.tokens[number // STREAMS], ready)) for number in range(count)]
     async with _ending(tasks):
         async with asyncio.timeout(PATIENCE_SECONDS):
             for _ in tasks:
@@ -99,7 +99,7 @@ async def streams(harbour: Harbour, count: int) -> AsyncIterator[Watch]:
 
 
 @asynccontextmanager
-async def raw(harbour: Harbour, count: int) -> AsyncIterator[Watch]:
+async def raw(served: ServedSession, count: int) -> AsyncIterator[Watch]:
     watch = Watch(count)
 
     async def read(pubsub: PubSub) -> None:
@@ -112,7 +112,7 @@ async def raw(harbour: Harbour, count: int) -> AsyncIterator[Watch]:
     async with AsyncExitStack() as stack:
         readers = []
         for _ in range(count):  # one client lends a hundred connections at most
-            client = await stack.enter_async_context(redis_client(harbour.broker))
+            client = await stack.enter_async_context(redis_client(served.broker))
             readers.append(await stack.enter_async_context(client.pubsub()))
             await readers[-1].subscribe(RAW)
         await stack.enter_async_context(_ending([asyncio.create_task(read(reader)) for reader in readers]))
@@ -120,15 +120,17 @@ async def raw(harbour: Harbour, count: int) -> AsyncIterator[Watch]:
 
 
 @asynccontextmanager
-async def browser(harbour: Harbour, publish: Callable[[str], None]) -> AsyncIterator[Callable[[], Awaitable[Times]]]:
-    origin = f"http://127.0.0.1:{harbour.port}"
+async def browser(
+    served: ServedSession, publish: Callable[[str], None]
+) -> AsyncIterator[Callable[[], Awaitable[Times]]]:
+    origin = f"http://127.0.0.1:{served.port}"
     numbers = iter(range(10**9))
     async with open_browser() as browsing:
         page = await browsing.open()
-        await page.context.set_extra_http_headers({"Authorization": f"Bearer {harbour.tokens[0]}"})
+        await page.context.set_extra_http_headers({"Authorization": f"Bearer {served.tokens[0]}"})
         await page.route(f"{origin}/blank", lambda route: route.fulfill(body="<title>blank</title>"))
         await page.goto(f"{origin}/blank")
-        await page.evaluate(_LISTEN, harbour.path)
+        await page.evaluate(_LISTEN, served.path)
         ahead = await _ahead(page)
 
         async def sample() -> Times:

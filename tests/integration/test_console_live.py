@@ -62,7 +62,7 @@ class Deaf(FakeChannel):
         raise DeliveryError("nobody is there", retryable=False)
 
 
-class Dock:
+class AnsweringWorker:
     def __init__(self, fleet: LivingFleet, group: str) -> None:
         self.fleet = fleet
         self.group = group
@@ -94,17 +94,17 @@ class Dock:
 
 
 @pytest.fixture
-async def dock(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[Dock]:
+async def worker(database_url: str, redis_url: str, tmp_path: Path) -> AsyncIterator[AnsweringWorker]:
     registry = registry_with(tmp_path)
     registry.channels = Drivers("channel", registry.channels.working | {"deaf": Deaf()})
     registry.tools = Drivers("tool", Drivers[Tool[Any]]("tool").working | {"launch": Launcher().tool()})
     async with living(fleet_settings(database_url, redis_url, tmp_path), registry) as fleet:
-        yield Dock(fleet, await fleet.add_group(script=SCRIPT))
+        yield AnsweringWorker(fleet, await fleet.add_group(script=SCRIPT))
 
 
 @pytest.fixture
-async def gateway(dock: Dock) -> AsyncIterator[Gateway]:
-    async with gateway_to(dock.fleet) as gateway:
+async def gateway(worker: AnsweringWorker) -> AsyncIterator[Gateway]:
+    async with gateway_to(worker.fleet) as gateway:
         yield gateway
 
 
@@ -161,9 +161,9 @@ def ids_in(page: str) -> list[str]:
 
 
 @pytest.mark.spec("G3")
-async def test_a_session_is_shown_whole_without_any_script(dock: Dock, gateway: Gateway) -> None:
+async def test_a_session_is_shown_whole_without_any_script(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
-    asked = await dock.send("hello there", sender_name="Bo")
+    asked = await worker.send("hello there", sender_name="Bo")
     page = await ada.get(f"/sessions/{asked.session_id}")
     assert page.status_code == 200
     words = text_of(page)
@@ -179,9 +179,9 @@ async def test_a_session_is_shown_whole_without_any_script(dock: Dock, gateway: 
 
 
 @pytest.mark.spec("G3")
-async def test_a_number_that_no_turn_can_have_is_not_found(dock: Dock, gateway: Gateway) -> None:
+async def test_a_number_that_no_turn_can_have_is_not_found(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
-    asked = await dock.send("hello")
+    asked = await worker.send("hello")
     for number in (2**31, 2**62, 2**63, 10**30, -1, -(10**30)):
         for path in (f"/turns/{number}", f"/messages/{number}", f"?before={number}", f"/earlier?before={number}"):
             answer = await ada.get(f"/sessions/{asked.session_id}{path}")
@@ -190,10 +190,10 @@ async def test_a_number_that_no_turn_can_have_is_not_found(dock: Dock, gateway: 
 
 
 @ONE_DATABASE
-async def test_of_a_very_long_answer_the_beginning_is_shown_as_it_is(dock: Dock, gateway: Gateway) -> None:
+async def test_of_a_very_long_answer_the_beginning_is_shown_as_it_is(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
-    asked = await dock.send("hello")
-    await dock.fleet.execute(update(MessageOut).values(content={"text": "[" * 1_000_000}))
+    asked = await worker.send("hello")
+    await worker.fleet.execute(update(MessageOut).values(content={"text": "[" * 1_000_000}))
     page = await ada.get(f"/sessions/{asked.session_id}")
     assert "<pre>[[[[" in page.text
     assert len(page.text) < 100_000
@@ -201,20 +201,20 @@ async def test_of_a_very_long_answer_the_beginning_is_shown_as_it_is(dock: Dock,
 
 
 @pytest.mark.spec("G3")
-async def test_a_stream_goes_on_after_the_gateway_was_restarted(dock: Dock) -> None:
+async def test_a_stream_goes_on_after_the_gateway_was_restarted(worker: AnsweringWorker) -> None:
     reader = Reader()
-    async with gateway_to(dock.fleet) as gateway:
+    async with gateway_to(worker.fleet) as gateway:
         ada = await sign_in_user(gateway)
-        first = await dock.send("one")
+        first = await worker.send("one")
         path = f"/sessions/{first.session_id}/stream"
         async with reader.following(gateway, ada, path) as events:
             await reader.until(events, "<strong>one</strong>")
-    two = await dock.send("two")  # while no gateway is there
+    two = await worker.send("two")  # while no gateway is there
     assert two.session_id == first.session_id
-    async with gateway_to(dock.fleet) as gateway:
+    async with gateway_to(worker.fleet) as gateway:
         async with reader.following(gateway, ada, path) as events:
             await reader.until(events, "<strong>two</strong>")
-            await dock.fleet.send("three", sender_id="bo")
+            await worker.fleet.send("three", sender_id="bo")
             await reader.until(events, "<strong>three</strong>")
         page = await sign_in_user(gateway, "cy")
         assert sorted(reader.shown) == sorted(ids_in((await page.get(f"/sessions/{first.session_id}")).text))
@@ -224,11 +224,11 @@ async def test_a_stream_goes_on_after_the_gateway_was_restarted(dock: Dock) -> N
 
 @ONE_DATABASE
 async def test_a_stream_ends_when_its_reader_signs_out(
-    dock: Dock, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    worker: AnsweringWorker, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.http.api.streams.CHECK_SECONDS", 0.0)
     ada = await sign_in_user(gateway)
-    asked = await dock.send("hello")
+    asked = await worker.send("hello")
     reader = Reader()
     async with reader.following(gateway, ada, f"/sessions/{asked.session_id}/stream") as events:
         await reader.until(events, "hello")
@@ -243,14 +243,14 @@ async def test_a_stream_ends_when_its_reader_signs_out(
 
 
 @ONE_DATABASE
-async def test_what_is_said_in_a_session_is_taken_once(dock: Dock, gateway: Gateway) -> None:
+async def test_what_is_said_in_a_session_is_taken_once(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
-    asked = await dock.send("hello")
+    asked = await worker.send("hello")
     said = {"text": "more <b>please</b>", "key": "k1"}
     for _ in range(2):
         answer = await ada.post(f"/sessions/{asked.session_id}/say", said, Accept="application/json")
         assert answer.json()["go"] is None
-    assert [row.content["text"] for row in await dock.fleet.inbox()] == ["hello", "more <b>please</b>"]
+    assert [row.content["text"] for row in await worker.fleet.inbox()] == ["hello", "more <b>please</b>"]
     plain = await ada.post(f"/sessions/{asked.session_id}/say", {"text": "by form", "key": "k2"})
     assert (plain.status_code, plain.headers["location"]) == (303, f"/console/sessions/{asked.session_id}")
     other = await ada.post(
@@ -260,9 +260,9 @@ async def test_what_is_said_in_a_session_is_taken_once(dock: Dock, gateway: Gate
 
 
 @ONE_DATABASE
-async def test_what_answers_a_question_is_said_to_have_done_so(dock: Dock, gateway: Gateway) -> None:
+async def test_what_answers_a_question_is_said_to_have_done_so(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
-    asked = await dock.send("ask", "parked")
+    asked = await worker.send("ask", "parked")
     said = {"text": "Tea", "key": "k1"}
     answer = await ada.post(f"/sessions/{asked.session_id}/say", said, Accept="application/json")
     assert answer.json()["text"] == "taken: it answered what was asked"
@@ -272,30 +272,30 @@ async def test_what_answers_a_question_is_said_to_have_done_so(dock: Dock, gatew
 
 
 @pytest.mark.spec("M15")
-async def test_a_turn_is_cancelled_a_session_reset_and_closed(dock: Dock, gateway: Gateway) -> None:
+async def test_a_turn_is_cancelled_a_session_reset_and_closed(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
-    asked = await dock.fleet.send("slow", sender_id="bo")
-    await dock.turn(asked, "running")
+    asked = await worker.fleet.send("slow", sender_id="bo")
+    await worker.turn(asked, "running")
     done = await ada.post(f"/sessions/{asked.session_id}/cancel", **HTMX)
     assert (done.status_code, done.headers["hx-retarget"]) == (200, "#notice")
     assert says(done, "was cancelled")
-    await dock.turn(asked, "cancelled")
+    await worker.turn(asked, "cancelled")
     nothing = await ada.post(f"/sessions/{asked.session_id}/cancel", **HTMX)
     assert nothing.status_code == 409
     assert says(nothing, "has nothing to cancel")
     for act in ("reset", "close"):
         await ada.post(f"/sessions/{asked.session_id}/{act}")
-    assert {"turn.cancel", "session.reset"} <= set(await dock.acts())
+    assert {"turn.cancel", "session.reset"} <= set(await worker.acts())
 
 
-async def test_what_a_lost_worker_said_is_void(dock: Dock, gateway: Gateway) -> None:
+async def test_what_a_lost_worker_said_is_void(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
-    asked = await dock.fleet.send("slow", sender_id="bo")
+    asked = await worker.fleet.send("slow", sender_id="bo")
     reader = Reader()
     async with reader.following(gateway, ada, f"/sessions/{asked.session_id}/stream") as events:
         await reader.until(events, "one moment")
-        await dock.fleet.db.transact(lambda conn: evict(conn, asked.session_id))
-        dock.fleet.bells.wake(asked.session_id, "scripted")
+        await worker.fleet.db.transact(lambda conn: evict(conn, asked.session_id))
+        worker.fleet.bells.wake(asked.session_id, "scripted")
         await reader.until(events, "this worker was lost")
         await reader.until(events, "void: the worker that wrote this was lost")
     page = await ada.get(f"/sessions/{asked.session_id}")
@@ -304,10 +304,10 @@ async def test_what_a_lost_worker_said_is_void(dock: Dock, gateway: Gateway) -> 
 
 
 @pytest.mark.spec("M10")
-async def test_exactly_what_was_shown_is_approved_once(dock: Dock, gateway: Gateway) -> None:
+async def test_exactly_what_was_shown_is_approved_once(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
-    asked = await dock.send("launch", "parked")
-    [row] = await dock.fleet.rows(Approval, Approval.id)
+    asked = await worker.send("launch", "parked")
+    [row] = await worker.fleet.rows(Approval, Approval.id)
     inbox = await ada.get("/inbox")
     assert row.payload_hash in inbox.text
     assert "&#34;what&#34;: &#34;prod&#34;" in inbox.text
@@ -317,32 +317,32 @@ async def test_exactly_what_was_shown_is_approved_once(dock: Dock, gateway: Gate
     assert says(await ada.post(f"/inbox/approvals/{row.id}", right, **HTMX), "approved by web:ada")
     late = await ada.post(f"/inbox/approvals/{row.id}", right, **HTMX)
     assert (late.status_code, says(late, "already approved")) == (409, True)
-    await dock.turn(asked, "completed")
+    await worker.turn(asked, "completed")
     assert says(await ada.get("/inbox"), "Nothing waits for you")
 
 
 @ONE_DATABASE
-async def test_a_question_is_answered_by_its_button_or_in_words(dock: Dock, gateway: Gateway) -> None:
+async def test_a_question_is_answered_by_its_button_or_in_words(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
     for answer, heard in (("2", "You chose: Coffee."), ("a glass of <i>water</i>", "a glass of &lt;i&gt;water")):
-        asked = await dock.send("ask", "parked", platform_id=heard[:9])
-        [row] = [row for row in await dock.fleet.rows(PendingQuestion) if row.status == "pending"]
+        asked = await worker.send("ask", "parked", platform_id=heard[:9])
+        [row] = [row for row in await worker.fleet.rows(PendingQuestion) if row.status == "pending"]
         assert says(await ada.get("/inbox"), "Which?")
         back = f"/console/sessions/{asked.session_id}"
         told = await ada.post(f"/inbox/questions/{row.id}", {"answer": answer, "back": back})
         assert (told.status_code, told.headers["location"]) == (303, back)
-        await dock.turn(asked, "completed")
+        await worker.turn(asked, "completed")
         assert heard in (await ada.get(f"/sessions/{asked.session_id}")).text
     elsewhere = await ada.post(f"/inbox/questions/{row.id}", {"answer": "late", "back": "https://evil.example/"})
     assert (elsewhere.status_code, says(elsewhere, "too late")) == (409, True)
 
 
 @pytest.mark.spec("M11")
-async def test_dead_letters_are_tried_again_elsewhere_and_put_away(dock: Dock, gateway: Gateway) -> None:
+async def test_dead_letters_are_tried_again_elsewhere_and_put_away(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
     for place in ("p1", "p2", "p3"):
-        await dock.send(f"fail in {place}", "failed", platform_id=place)
-    rows = {row.platform_id: row for row in await dock.fleet.inbox()}
+        await worker.send(f"fail in {place}", "failed", platform_id=place)
+    rows = {row.platform_id: row for row in await worker.fleet.inbox()}
     listed = text_of(await ada.get("/dead"))
     assert "the key is not accepted" in listed
     letter = text_of(await ada.get(f"/dead/{rows['p1'].id}"))
@@ -355,27 +355,29 @@ async def test_dead_letters_are_tried_again_elsewhere_and_put_away(dock: Dock, g
     assert (none.status_code, says(none, "nothing is selected")) == (409, True)
     several = {"act": "discard", "message": [rows["p2"].id, rows["p3"].id, "no-such"]}
     assert says(await ada.post("/dead/acts", several), "2 put away; 1 not: there is no such dead letter")
-    assert (await _statuses(dock))["p3"] == "discarded"
-    assert {"dead.retry", "dead.discard"} <= set(await dock.acts())
+    assert (await _statuses(worker))["p3"] == "discarded"
+    assert {"dead.retry", "dead.discard"} <= set(await worker.acts())
 
 
-async def _statuses(dock: Dock) -> dict[str, str]:
-    return {row.platform_id: row.status for row in await dock.fleet.rows(MessageIn)}
+async def _statuses(worker: AnsweringWorker) -> dict[str, str]:
+    return {row.platform_id: row.status for row in await worker.fleet.rows(MessageIn)}
 
 
 @ONE_DATABASE
-async def test_undelivered_answers_are_sent_again_and_refused_input_is_for_owners(dock: Dock, gateway: Gateway) -> None:
+async def test_undelivered_answers_are_sent_again_and_refused_input_is_for_owners(
+    worker: AnsweringWorker, gateway: Gateway
+) -> None:
     ada = await sign_in_user(gateway)
-    bo = await sign_in_user(gateway, "bo", "admin", dock.group)
-    await dock.send("hello", channel_type="deaf", platform_id="x")
+    bo = await sign_in_user(gateway, "bo", "admin", worker.group)
+    await worker.send("hello", channel_type="deaf", platform_id="x")
 
     async def given_up() -> Any:
-        return [row for row in await dock.fleet.outbox() if row.status == "failed"]
+        return [row for row in await worker.fleet.outbox() if row.status == "failed"]
 
-    [row] = await dock.until(given_up)
+    [row] = await worker.until(given_up)
     assert says(await bo.get("/dead/undelivered"), "nobody is there")
     assert says(await bo.post(f"/dead/undelivered/{row.id}/resend"), "back in the queue")
-    await dock.fleet.insert(Rejected, {"source": "producer", "reason": "no <such> queue", "payload": {"a": "<b>"}})
+    await worker.fleet.insert(Rejected, {"source": "producer", "reason": "no <such> queue", "payload": {"a": "<b>"}})
     assert says(await ada.get("/dead/rejected"), "no <such> queue")
     assert (await bo.get("/dead/rejected")).status_code == 403
 
@@ -385,9 +387,9 @@ def says(answer: httpx2.Response, words: str) -> bool:
 
 
 @pytest.mark.spec("M15")
-async def test_a_replay_stands_beside_its_original(dock: Dock, gateway: Gateway) -> None:
+async def test_a_replay_stands_beside_its_original(worker: AnsweringWorker, gateway: Gateway) -> None:
     ada = await sign_in_user(gateway)
-    asked = await dock.send("hello")
+    asked = await worker.send("hello")
     order = {"turns": "1", "choice": "scripted script", "key": "k1"}
     made = await ada.post(f"/sessions/{asked.session_id}/replay", order)
     address = made.headers["location"].removeprefix("/console")
@@ -397,7 +399,7 @@ async def test_a_replay_stands_beside_its_original(dock: Dock, gateway: Gateway)
         page = await ada.get(address)
         return page if "hx-trigger" not in page.text.partition('id="pairs"')[2].partition(">")[0] else None
 
-    page = await dock.until(ended)
+    page = await worker.until(ended)
     assert page.text.count("<strong>hello</strong>") == 2
     assert "The answers are the same" in text_of(page)
     assert "nothing is delivered" in text_of(page)
@@ -408,17 +410,17 @@ async def test_a_replay_stands_beside_its_original(dock: Dock, gateway: Gateway)
 
 @ONE_DATABASE
 async def test_a_replay_of_many_turns_comes_in_pages(
-    dock: Dock, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
+    worker: AnsweringWorker, gateway: Gateway, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gateway.console.pages.replay.PAIRS", 1)
     ada = await sign_in_user(gateway)
     for text in ("hello", "and more"):
-        asked = await dock.send(text)
+        asked = await worker.send(text)
 
     async def both() -> bool:
-        return [row.status for row in await dock.fleet.rows(Turn, Turn.number)] == ["completed"] * 2
+        return [row.status for row in await worker.fleet.rows(Turn, Turn.number)] == ["completed"] * 2
 
-    await dock.until(both)
+    await worker.until(both)
     made = await ada.post(f"/sessions/{asked.session_id}/replay", {"all": "yes", "key": "k1"})
     first = await ada.get(made.headers["location"].removeprefix("/console"))
     [more] = re.findall(r'href="/console(/replays/[^"]+)">The turns after', first.text)
@@ -429,10 +431,10 @@ async def test_a_replay_of_many_turns_comes_in_pages(
 
 
 @pytest.mark.spec("C2")
-async def test_a_member_chats_in_the_browser(dock: Dock, gateway: Gateway) -> None:
-    ada = await sign_in_user(gateway, "ada", "member", dock.group)
+async def test_a_member_chats_in_the_browser(worker: AnsweringWorker, gateway: Gateway) -> None:
+    ada = await sign_in_user(gateway, "ada", "member", worker.group)
     eve = await sign_in_user(gateway, "eve", "member")
-    await wire(dock.fleet, dock.group, "web", "ada", policy="strict")
+    await wire(worker.fleet, worker.group, "web", "ada", policy="strict")
     reader = Reader()
     async with reader.following(gateway, ada, "/chat/stream") as events:
         for _ in range(2):
@@ -461,14 +463,14 @@ async def test_a_member_chats_in_the_browser(dock: Dock, gateway: Gateway) -> No
 
 
 @ONE_DATABASE
-async def test_what_is_none_of_theirs_does_not_exist_for_them(dock: Dock, gateway: Gateway) -> None:
-    other = await dock.fleet.add_group("other")
+async def test_what_is_none_of_theirs_does_not_exist_for_them(worker: AnsweringWorker, gateway: Gateway) -> None:
+    other = await worker.fleet.add_group("other")
     bo = await sign_in_user(gateway, "bo", "admin", other)
-    member = await sign_in_user(gateway, "cy", "member", dock.group)
+    member = await sign_in_user(gateway, "cy", "member", worker.group)
     reads = await sign_in_user(gateway, "dee", scopes=("read",))
-    asked = await dock.send("launch", "parked")
-    dead = await dock.send("fail", "failed", platform_id="p1")
-    [approval] = await dock.fleet.rows(Approval)
+    asked = await worker.send("launch", "parked")
+    dead = await worker.send("fail", "failed", platform_id="p1")
+    [approval] = await worker.fleet.rows(Approval)
     session, letter = f"/sessions/{asked.session_id}", f"/dead/{dead.message_id}"
     decision = {"decision": "approve", "shown": approval.payload_hash}
     gets = (session, f"{session}/stream", f"{session}/earlier?before=9", f"{session}/turns/1", letter)
@@ -489,5 +491,5 @@ async def test_what_is_none_of_theirs_does_not_exist_for_them(dock: Dock, gatewa
         owner = await sign_in_user(gateway, "owner")
         assert (await owner.post(path, fields | {"csrf": "forged"})).status_code == 403, path
     assert says(await bo.get("/inbox"), "Nothing waits for you")
-    assert await dock.acts() == []
-    assert [row.status for row in await dock.fleet.rows(Approval)] == ["pending"]
+    assert await worker.acts() == []
+    assert [row.status for row in await worker.fleet.rows(Approval)] == ["pending"]
