@@ -13,8 +13,6 @@ from workers.actions import messages
 from workers.delivery import sending as delivery
 from workers.refusals import RefusedError
 
-pytestmark = pytest.mark.both_databases
-
 
 def script(*scenes: tuple[str | None, str]) -> str:
     lines = []

@@ -22,8 +22,6 @@ from workers.actions.table import perform
 from workers.delivery import sending as delivery
 from workers.outbox import tidy
 
-pytestmark = pytest.mark.both_databases
-
 
 def scene(*acts: str) -> str:
     return "\n".join(["- play:", *(f"    - {act}" for act in acts), "    - answer: 'done: {result}'"])

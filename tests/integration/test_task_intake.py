@@ -16,8 +16,6 @@ from workers.intake.incoming import parse_incoming
 from workers.intake.ingest import Accepted, accept
 from workers.refusals import RefusedError
 
-pytestmark = pytest.mark.both_databases
-
 HOUR = timedelta(hours=1)
 EVERYTHING = {"catch_up": "all", "overlap": "queue", "pause_after": 0}
 

@@ -1,4 +1,4 @@
-"""Turns on the API providers, over real HTTP with the real SDKs, on both databases."""
+"""Turns on the API providers, over real HTTP with the real SDKs."""
 
 import asyncio
 import itertools
@@ -25,8 +25,6 @@ from workers.ending import Ended, Ending
 from workers.events import redis_client
 from workers.nudges import Nudges
 from workers.refusals import RefusedError
-
-pytestmark = pytest.mark.both_databases
 
 ONE_TOOL = script(rule("time", reply("Let me look.", Call("clock", {"timezone": "UTC"})), "It is {result}."))
 
