@@ -30,7 +30,7 @@ async def _health(fleet: Fleet) -> Any:
 
 
 def nearly(seconds: Any) -> Any:
-    """When it begins and when it ends are written down by two statements; a busy machine takes its time between them."""
+    """When it begins and when it ends are written by two statements; a busy machine takes its time between them."""
     return pytest.approx(seconds, rel=0.3)
 
 
