@@ -3,6 +3,7 @@ that is possible, and otherwise not guessed."""
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -259,6 +260,27 @@ class Stopped:
         return 0.0
 
 
+async def begin_another(outgoing: Outgoing, platform: SlowPlatform, others: list[asyncio.Task[None]]) -> None:
+    """The claim is lost, and another sender has handed the message to the platform, which takes its time."""
+    await lose_claim(outgoing)
+    [ring], outgoing.fleet.bells.deliveries = outgoing.fleet.bells.deliveries, []
+    others.append(asyncio.create_task(sending.send(outgoing.fleet.runtime, ring)))
+    await platform.has_it.wait()
+
+
+async def check_the_other_sends(
+    outgoing: Outgoing, platform: SlowPlatform, others: Sequence[asyncio.Task[None]]
+) -> None:
+    """`others` has that sender once the first one has tried."""
+    async with asyncio.timeout(10):
+        row = await outgoing.send({"text": "hello"})
+        assert row.status == "sending", "it is the other's"
+        platform.go_on.set()
+        await asyncio.gather(*others)
+    assert (await outgoing.row(row.id)).status == "delivered"
+    assert platform.texts == ["hello"], "once"
+
+
 async def test_a_sender_that_comes_back_while_another_is_sending_sends_nothing(
     make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,10 +291,7 @@ async def test_a_sender_that_comes_back_while_another_is_sending_sends_nothing(
     class Overtaken(Stopped):
         async def take(self, *_: Any) -> float:
             if not others:
-                await lose_claim(outgoing)
-                [ring], outgoing.fleet.bells.deliveries = outgoing.fleet.bells.deliveries, []
-                others.append(asyncio.create_task(sending.send(outgoing.fleet.runtime, ring)))
-                await platform.has_it.wait()
+                await begin_another(outgoing, platform, others)
                 self.time += 61.0
             return 0.0
 
@@ -280,13 +299,7 @@ async def test_a_sender_that_comes_back_while_another_is_sending_sends_nothing(
     monkeypatch.setattr(handover, "monotonic", clock)
     monkeypatch.setattr(sending, "monotonic", clock)
     monkeypatch.setattr(outgoing.fleet.runtime.rates, "take", clock.take)
-    async with asyncio.timeout(10):
-        row = await outgoing.send({"text": "hello"})
-        assert row.status == "sending", "it is the other's"
-        platform.go_on.set()
-        await asyncio.gather(*others)
-    assert (await outgoing.row(row.id)).status == "delivered"
-    assert platform.texts == ["hello"], "once"
+    await check_the_other_sends(outgoing, platform, others)
 
 
 @pytest.mark.parametrize("retryable", [True, False])
@@ -299,21 +312,12 @@ async def test_a_sender_that_fails_while_another_is_sending_leaves_it_to_the_oth
         async def deliver(self, message: OutboundMessage) -> Any:
             if others:
                 return await super().deliver(message)
-            await lose_claim(outgoing)
-            [ring], outgoing.fleet.bells.deliveries = outgoing.fleet.bells.deliveries, []
-            others.append(asyncio.create_task(sending.send(outgoing.fleet.runtime, ring)))
-            await self.has_it.wait()
+            await begin_another(outgoing, self, others)
             raise DeliveryError("not now", retryable=retryable)
 
     platform = FailsOnce(idempotent=False, findable=True)
     outgoing = await opened(make_fleet, platform)
-    async with asyncio.timeout(10):
-        row = await outgoing.send({"text": "hello"})
-        assert row.status == "sending", "it is the other's"
-        platform.go_on.set()
-        await asyncio.gather(*others)
-    assert (await outgoing.row(row.id)).status == "delivered"
-    assert platform.texts == ["hello"], "once"
+    await check_the_other_sends(outgoing, platform, others)
 
 
 async def test_what_was_never_handed_over_is_not_in_doubt(make_fleet: MakeFleet) -> None:

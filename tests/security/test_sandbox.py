@@ -386,7 +386,7 @@ async def test_a_daemon_does_not_survive(workspace: Path) -> None:
 WORKER = """
 import asyncio, sys
 from pathlib import Path
-from adapters.sandbox.bubblewrap import _ETC, Bubblewrap
+from adapters.sandbox.bubblewrap import Bubblewrap
 from adapters.sandbox.port import Command
 
 async def main():
