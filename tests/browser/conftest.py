@@ -14,12 +14,16 @@ from tests.support.console_scene import fleet
 
 __all__ = ["fleet"]
 
+PAGES = {"browsing", "page", "dark_page", "phone_page"}
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.parent.name == "browser" and pytest_asyncio.is_async_test(item):
             item.add_marker(pytest.mark.asyncio(loop_scope="session"), append=False)
+            # Set up last, in whatever order a test names them: so they are closed before the gateway that they ask.
+            item.fixturenames.sort(key=PAGES.__contains__)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
