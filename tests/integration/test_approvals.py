@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from adapters.registry import Drivers, Registry
 from models import AgentGroup, Approval, Session, Step
@@ -13,7 +14,7 @@ from models.groups import ensure_messaging_group
 from models.people import User, UserDm, UserRole
 from tests.support.cards import SCRIPT, Launcher
 from tests.support.fleet import Fleet, MakeFleet
-from workers.consent import approvals
+from workers.consent import approvals, risky_calls
 from workers.consent.requests import Place, Request, put_request
 from workers.consent.risky_calls import Consent
 from workers.refusals import RefusedError
@@ -250,6 +251,27 @@ async def test_a_yes_does_not_last_for_ever(fleet: Fleet, launcher: Launcher) ->
     approval = await ask(fleet)
     await decide(fleet, approval.id)
     await fleet.execute(update(Approval).values(expires_at=now(-1)))
+    assert "launch was not approved in time" in await answer(fleet)
+    assert launcher.done == []
+
+
+@pytest.mark.spec("C6")
+@pytest.mark.parametrize("idempotent", [True, False])
+async def test_a_yes_that_ends_just_before_it_is_used_up_runs_nothing(
+    make_fleet: MakeFleet, launcher: Launcher, monkeypatch: pytest.MonkeyPatch, idempotent: bool
+) -> None:
+    fleet = await make_fleet(Registry(tools=Drivers("tool", {"launch": launcher.tool(idempotent=idempotent)})))
+    await fleet.add_group(script=SCRIPT)
+    approval = await ask(fleet)
+    await decide(fleet, approval.id)
+    look = risky_calls.find_approval
+
+    async def look_and_expire(conn: AsyncConnection, approval_id: str) -> Any:
+        found = await look(conn, approval_id)
+        await fleet.execute(update(Approval).values(status="expired", expires_at=now(-1)))
+        return found
+
+    monkeypatch.setattr(risky_calls, "find_approval", look_and_expire)
     assert "launch was not approved in time" in await answer(fleet)
     assert launcher.done == []
 

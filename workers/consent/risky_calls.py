@@ -69,7 +69,7 @@ class Consent:
             case _:
                 for message_out_id in await self._db.transact(lambda conn: expire_approval(conn, step_id)):
                     self._bells.deliver(message_out_id)
-                return Verdict("no", f"{tool} was not approved in time.")
+                return _too_late(tool)
 
     async def _use(self, approval: AnyRow, tool: str, payload: dict[str, Any]) -> Verdict:
         if not approval.payload_hash == hash_of(payload) == hash_of(approval.payload):
@@ -82,7 +82,7 @@ class Consent:
             used = await use_approval(conn, approval.id) or used
 
         await self._journal.write(work, activity=f"tool: {tool}")
-        return Verdict("go" if used else "begun")
+        return Verdict("go") if used else _too_late(tool)
 
     def can_show(self, tool: str, arguments: Mapping[str, Any]) -> bool:
         """Whether somebody could be asked for it: a card says all of it, in marks that may take ten times the room."""
@@ -126,3 +126,7 @@ class Consent:
         await self._journal.write(work, activity="awaiting human", events=[event])
         for message_out_id in deliveries:
             self._bells.deliver(message_out_id)
+
+
+def _too_late(tool: str) -> Verdict:
+    return Verdict("no", f"{tool} was not approved in time.")
