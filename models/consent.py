@@ -227,7 +227,7 @@ async def put_approval(conn: AsyncConnection, seconds: float, **asked: Any) -> b
 
 
 async def use_approval(conn: AsyncConnection, approval_id: str) -> bool:
-    """An approval is good for one call; False: it was used, or never given."""
+    """An approval is good for one call; False: it was never given, or it is over: used, or expired."""
     statement = update(Approval).where(Approval.id == approval_id, Approval.status == "approved")
     return (await conn.execute(statement.values(status="used").returning(Approval.id))).one_or_none() is not None
 

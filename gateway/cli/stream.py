@@ -135,8 +135,9 @@ class EventPrinter:
         return self._writing is not None
 
     def _was_written(self, item: Envelope, text: str) -> bool:
-        """Results come with the turn's end, after whatever else there was to tell."""
-        return text.strip() in self._written.get(item.turn, "")
+        """Results come with the turn's end, after whatever else there was to tell. Where an answer is several texts,
+        its pieces do not say what is put between them."""
+        return "".join(text.split()) in "".join(self._written.get(item.turn, "").split())
 
     def _line(self, item: Envelope) -> str | None:
         match item.event:

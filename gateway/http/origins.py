@@ -14,7 +14,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.http.problems import SECURITY_HEADERS, problem
+from gateway.http.problems import problem
 from workers.settings import Settings
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -22,7 +22,16 @@ SIGNED: Final = "/channels/"
 PROBES: Final = "/healthz"
 SHARED: Final = ("/v1/", "/web/", "/openapi.json")  # what pages of other origins may read, if they are listed
 ADDRESS: Final = "ADDRESS"  # no name: they are in small letters
-_DRESS: Final = [(name.lower().encode(), value.encode()) for name, value in SECURITY_HEADERS.items()]
+# On every answer, unless it says something else.
+_SECURITY_HEADERS: Final = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_DRESS: Final = [(name.lower().encode(), value.encode()) for name, value in _SECURITY_HEADERS.items()]
 
 _PREFLIGHT: Final = {
     "Access-Control-Allow-Methods": "GET, POST, PUT, PATCH, DELETE",

@@ -21,15 +21,6 @@ log = structlog.get_logger()
 
 MEDIA_TYPE: Final = "application/problem+json"
 RETRY_AFTER_SECONDS: Final = "5"
-# On every answer (`origins.py`), unless it says something else; and on those that are made outside of everything.
-SECURITY_HEADERS: Final = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 
 
 class Problem(BaseModel):
@@ -96,4 +87,4 @@ async def _store_away(_request: Request, error: Exception) -> JSONResponse:
 async def _not_foreseen(request: Request, error: Exception) -> JSONResponse:
     # The server logs its traceback.
     log.error("gateway.not_foreseen", path=request.url.path, error=type(error).__name__)
-    return problem(500, "something went wrong here, and was written down", SECURITY_HEADERS)
+    return problem(500, "something went wrong here, and was written down")

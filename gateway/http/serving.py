@@ -7,13 +7,14 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from gateway.http.app import Gateway
+if TYPE_CHECKING:  # whoever serves something else does without the gateway's routes
+    from gateway.http.app import Gateway
 
 # What is being answered has so long when the process is told to stop; whoever waits for an agent is let go at once.
 GRACE_SECONDS: Final = 10
@@ -22,7 +23,7 @@ HEAD_SECONDS: Final = 20.0  # for the head of a request, and for what is still c
 IDLE_SECONDS: Final = 5  # between two requests of one connection
 
 
-async def serve(app: Gateway, listener: socket.socket) -> None:
+async def serve(app: "Gateway", listener: socket.socket) -> None:
     """Until SIGTERM or SIGINT."""
     server = make_server(app)
 

@@ -21,7 +21,7 @@ class _Entry(Generic[T]):
 
 
 class Trust(Generic[T]):
-    """Made once per app, for one kind of question."""
+    """Made once per gateway, for one kind of question."""
 
     def __init__(self) -> None:
         self._known: dict[Hashable, _Entry[T]] = {}

@@ -31,7 +31,8 @@ def asked_to_wait(prefer: str | None) -> int:
 
 
 class Waits:
-    """Counts who waits, so that one user does not hold all connections, with however many tokens. Made once per app."""
+    """Made once per gateway. Counts who waits, so that one user does not hold all connections, with however many
+    tokens."""
 
     def __init__(self) -> None:
         self._waiting: Counter[str] = Counter()

@@ -144,14 +144,15 @@ def test_other_pools_work_too(operator: Operator, pool: str) -> None:
 
 
 @pytest.mark.spec("F2")
-def test_one_process_holds_hundreds_of_waiting_sessions(operator: Operator) -> None:
+@pytest.mark.parametrize("sessions", [200, pytest.param(300, marks=pytest.mark.long)])
+def test_one_process_holds_hundreds_of_waiting_sessions(operator: Operator, sessions: int) -> None:
     operator.add_group(script="- play:\n  - wait: 600\n  - answer: never")
     worker = operator.worker(EVERYTHING, options="-c 400", LONGSHORE_GRACE_SECONDS="0")
     app = producer(operator)
-    for number in range(200):
+    for number in range(sessions):
         ingest(operator, app, platform_id=f"chat{number}")
     leased = "SELECT count(*) FROM sessions WHERE lease_expires_at > now()"
-    operator.wait_for(lambda: operator.value(leased) == 200, "200 sessions to wait at once", 60)
+    operator.wait_for(lambda: operator.value(leased) == sessions, f"{sessions} sessions to wait at once", 60)
     assert operator.value("SELECT count(DISTINCT lease_owner) FROM sessions WHERE lease_owner IS NOT NULL") == 1
     assert operator.end(worker, seconds=60) == 0
     assert operator.rows("SELECT DISTINCT status, tries FROM messages_in") == [("pending", 0)]

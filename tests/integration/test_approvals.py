@@ -9,12 +9,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from adapters.registry import Drivers, Registry
 from models import AgentGroup, Approval, Session, Step
 from models.base import new_id, now
-from models.consent import close_questions
+from models.consent import close_questions, find_approval
 from models.groups import ensure_messaging_group
 from models.people import User, UserDm, UserRole
 from tests.support.cards import SCRIPT, Launcher
 from tests.support.fleet import Fleet, MakeFleet
-from workers.consent import approvals, risky_calls
+from workers.consent import approvals
 from workers.consent.requests import Place, Request, put_request
 from workers.consent.risky_calls import Consent
 from workers.refusals import RefusedError
@@ -264,14 +264,13 @@ async def test_a_yes_that_ends_just_before_it_is_used_up_runs_nothing(
     await fleet.add_group(script=SCRIPT)
     approval = await ask(fleet)
     await decide(fleet, approval.id)
-    look = risky_calls.find_approval
 
     async def look_and_expire(conn: AsyncConnection, approval_id: str) -> Any:
-        found = await look(conn, approval_id)
+        found = await find_approval(conn, approval_id)
         await fleet.execute(update(Approval).values(status="expired", expires_at=now(-1)))
         return found
 
-    monkeypatch.setattr(risky_calls, "find_approval", look_and_expire)
+    monkeypatch.setattr("workers.consent.risky_calls.find_approval", look_and_expire)
     assert "launch was not approved in time" in await answer(fleet)
     assert launcher.done == []
 

@@ -34,6 +34,7 @@ from workers.workflows.starting import Wanted, start
 from workers.workflows.tidying import tidy_workflows
 
 WARM_ROUNDS = 3
+MOST_ROUNDS = 200  # of answering what rings
 _BEFORE, _AFTER = f"{BETWEEN}before ", f"{BETWEEN}after "
 
 
@@ -102,9 +103,11 @@ def _repository(case: Case) -> Path:
 
 
 async def _answer_bells(fleet: Fleet) -> None:
+    """A fleet that rings for ever is not answered for ever: the ledger complains of what is not done."""
     bells = fleet.bells
-    while bells.wakes or bells.deliveries or bells.doubtful or bells.advances:
-        await _answer_some(fleet)
+    for _ in range(MOST_ROUNDS):
+        if bells.wakes or bells.deliveries or bells.doubtful or bells.advances:
+            await _answer_some(fleet)
 
 
 async def _answer_some(fleet: Fleet) -> None:

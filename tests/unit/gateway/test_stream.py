@@ -164,6 +164,15 @@ def test_a_reader_who_misses_pieces_of_a_text_has_it_in_the_end(whole: AnyEvent,
 
 
 @pytest.mark.spec("G4")
+@pytest.mark.parametrize("between", [(), (Thinking(text="and now"),)])
+def test_an_answer_of_two_texts_is_shown_once(between: tuple[AnyEvent, ...]) -> None:
+    """The pieces of two texts that the model wrote say nothing of the empty line that stands between them."""
+    screen = Screen().show(TextDelta(text="First."), *between, TextDelta(text="Second."))
+    shown = screen.show(Result(text="First.\n\nSecond."), TurnEnded(status="completed")).close()
+    assert (shown.count("First."), shown.count("Second.")) == (1, 1)
+
+
+@pytest.mark.spec("G4")
 def test_what_others_tell_while_a_text_is_written_stands_after_it() -> None:
     """Deliveries and changed files are told by others than the one who writes."""
     sent = DeliveryChanged(message=2, status="delivered", channel="local", files=("page.txt",))
