@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from sqlalchemy import insert
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from gateway.http.serving import listen_on, make_server
+from adapters.local_server import listen_on
+from gateway.http.serving import make_server
 from models.base import Id, Json, Timestamp, new_id, now
 from models.database import Database
 

@@ -24,6 +24,7 @@ from models.database import Database
 from workers.app import settings
 from workers.envelopes import UNREADABLE
 from workers.intake.rejections import record_rejection, row_id_of
+from workers.pool import TaskPool
 
 log = structlog.get_logger()
 
@@ -61,6 +62,13 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]  # Celery has no types
                 return self._refuse(message, _in_words(message, error))
 
         return on_task_received
+
+    def cancel_active_requests(self) -> None:
+        """A cold stop (SIGQUIT, a second Ctrl-C). Celery cancels what runs by the way in which an operator revokes it:
+        turns that are handed over before that are not given up."""
+        if isinstance(self.pool, TaskPool):  # another may be chosen by -P
+            self.pool.hand_over()
+        super().cancel_active_requests()
 
     def on_unknown_message(self, body: Any, message: Message) -> None:
         self._refuse(message, "it names no task: messages are sent as 'messages.ingest'")

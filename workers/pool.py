@@ -83,10 +83,14 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery has no types
     def on_terminate(self) -> None:
         self._finish(0.0)
 
-    def _finish(self, grace: float) -> None:
-        self._wait_until_idle(grace)
+    def hand_over(self) -> None:
+        """No more grace: running turns are given to other workers."""
         for running in self._snapshot():
             running.job.stop(Stop.SHUTDOWN)
+
+    def _finish(self, grace: float) -> None:
+        self._wait_until_idle(grace)
+        self.hand_over()
         self._wait_until_idle(CLEAN_UP_SECONDS)
         self._executor.shutdown(wait=False, cancel_futures=True)
 

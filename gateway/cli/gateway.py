@@ -38,8 +38,9 @@ def gateway(
     """Run the HTTP gateway: console, API, web chat and platforms' webhooks. On an address that others can reach it does
     not start before there is a token."""
     # Imported here: most commands do without, and it takes a while.
+    from adapters.local_server import listen_on
     from gateway.http.app import Gateway
-    from gateway.http.serving import listen_on, serve
+    from gateway.http.serving import serve
 
     try:
         listener = listen_on(host, port)

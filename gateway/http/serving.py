@@ -97,11 +97,3 @@ class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
-
-
-def listen_on(host: str, port: int) -> socket.socket:
-    """OSError: the address is taken, or not ours."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.create_server((host, port), family=family, backlog=1024)
-    listener.setblocking(False)
-    return listener

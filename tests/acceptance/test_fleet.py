@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -83,12 +85,25 @@ def test_on_sigterm_a_turn_finishes_within_the_grace(operator: Operator) -> None
 
 
 @pytest.mark.spec("F4", "M4")
-def test_after_the_grace_a_turn_is_handed_over_and_goes_on_at_once(operator: Operator) -> None:
+@pytest.mark.parametrize(
+    ("grace", "signals"),
+    [
+        pytest.param("0.5", [signal.SIGTERM], id="after the grace"),
+        pytest.param("60", [signal.SIGTERM, signal.SIGQUIT], id="within the grace"),
+        pytest.param("60", [signal.SIGQUIT], id="without a grace", marks=pytest.mark.long),
+    ],
+)
+def test_a_worker_that_leaves_hands_its_turn_over_and_it_goes_on_at_once(
+    operator: Operator, grace: str, signals: list[signal.Signals]
+) -> None:
     operator.add_group(script="- play:\n  - wait: 6\n  - answer: done")
-    leaving = operator.worker(EVERYTHING, "leaving", LONGSHORE_GRACE_SECONDS="0.5", LONGSHORE_LEASE_SECONDS="60")
+    leaving = operator.worker(EVERYTHING, "leaving", LONGSHORE_GRACE_SECONDS=grace, LONGSHORE_LEASE_SECONDS="60")
     message = ingest(operator)
     operator.wait_for(lambda: status(operator, message) == "processing", "the turn to run")
-    assert operator.end(leaving) == 0
+    for sig in signals:
+        os.kill(leaving.pid, sig)
+        operator.wait_for(partial(_has_heard, operator.folder / "leaving.log", sig), f"the worker to hear {sig.name}")
+    assert leaving.wait(30) == 0
     assert operator.rows("SELECT status, tries FROM messages_in") == [("pending", 0)]
     # Without beat: nobody sweeps, so it goes on because it was handed over, and long before its lease ran out.
     operator.worker(EVERYTHING, "staying", LONGSHORE_LEASE_SECONDS="60")
@@ -96,6 +111,10 @@ def test_after_the_grace_a_turn_is_handed_over_and_goes_on_at_once(operator: Ope
     assert operator.rows("SELECT status, tries FROM messages_in") == [("completed", 1)]
     ends = operator.rows("SELECT payload->>'status' FROM events WHERE type = 'turn_ended' ORDER BY seq")
     assert ends == [("handed_over",), ("completed",)]
+
+
+def _has_heard(log: Path, sig: signal.Signals) -> bool:
+    return {signal.SIGTERM: "Warm shutdown", signal.SIGQUIT: "Cold shutdown"}[sig] in log.read_text()
 
 
 @pytest.mark.spec("F1")

@@ -17,9 +17,10 @@ from adapters.channels.local import LocalChannel
 from adapters.channels.signing import HEADER, sign
 from adapters.channels.web import WebChannel
 from adapters.channels.webhook import ENDPOINT_HEADER, Endpoint, WebhookChannel
+from adapters.local_server import listen_on
 from adapters.registry import Drivers, Registry
 from gateway.http.app import Gateway as Application
-from gateway.http.serving import listen_on, make_server
+from gateway.http.serving import make_server
 from models.base import new_id
 from models.groups import MessagingGroup, Wiring
 from tests.support.fleet import Fleet

@@ -12,7 +12,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from adapters import local_server
-from adapters.local_server import LocalServer
+from adapters.local_server import HOST, LocalServer, listen_on
 
 
 @pytest.mark.spec("P12")
@@ -37,6 +37,15 @@ async def test_what_killed_processes_left_is_cleared_away(tmp_path: Path, monkey
     await alive.close()
     await late.close()
     assert {path.name for path in tmp_path.iterdir()} == {"longshore-door-unfinished", "something-else"}
+
+
+@pytest.mark.spec("G2")
+def test_pieces_of_an_answer_do_not_wait_for_each_other() -> None:
+    """Else the second leaves when the first is confirmed, which a client puts off: 40 ms for each request."""
+    with listen_on(HOST, 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: door\r\n\r\n"
