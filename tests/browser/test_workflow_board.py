@@ -165,6 +165,7 @@ async def test_a_workflow_is_found_opened_and_stopped_by_keyboard(
     await expect(page.get_by_role("dialog")).to_be_hidden()
     await cancel.focus()
     await press(page, "Enter")
+    await expect(page.get_by_role("dialog")).to_be_visible()
     await press(page, "Tab")
     await press(page, "Enter")
     await expect(page.locator("#notice")).to_contain_text("was cancelled")

@@ -109,6 +109,20 @@ async def test_a_stale_token_commits_nothing(fleet: Fleet) -> None:
 
 
 @pytest.mark.spec("M4")
+async def test_a_lease_is_renewed_while_its_turn_runs(fleet: Fleet) -> None:
+    """After a third of its time, which is 1.7 seconds here."""
+    await fleet.add_group(script="- play:\n  - wait: 2.5\n  - answer: done")
+    accepted = await fleet.send()
+    running = asyncio.create_task(fleet.wake(accepted.session_id))
+    ends = set()
+    while not running.done():
+        ends |= {session.lease_expires_at for session in await fleet.sessions()} - {None}
+        await asyncio.sleep(0.05)
+    assert await running == "completed"
+    assert len(ends) > 1
+
+
+@pytest.mark.spec("M4")
 async def test_what_a_worker_does_is_said_in_words(fleet: Fleet) -> None:
     await fleet.add_group(script="- play:\n  - tool: clock\n  - wait: 0.4\n  - answer: done")
     accepted = await fleet.send()
