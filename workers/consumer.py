@@ -64,9 +64,9 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]  # Celery has no types
         return on_task_received
 
     def cancel_active_requests(self) -> None:
-        """A cold stop (SIGQUIT, a second Ctrl-C). Celery cancels what runs by the way in which an operator revokes it:
-        turns that are handed over before that are not given up."""
-        if isinstance(self.pool, TaskPool):  # another may be chosen by -P
+        """On a cold stop (SIGQUIT, a second Ctrl-C) Celery cancels running tasks as if an operator had revoked them,
+        and a revoked turn is given up for good. So turns are handed over first."""
+        if isinstance(self.pool, TaskPool):  # -P may choose another
             self.pool.hand_over()
         super().cancel_active_requests()
 

@@ -84,7 +84,7 @@ class TaskPool(BasePool):  # type: ignore[misc]  # Celery has no types
         self._finish(0.0)
 
     def hand_over(self) -> None:
-        """No more grace: running turns are given to other workers."""
+        """End the grace: running turns go on at once on other workers."""
         for running in self._snapshot():
             running.job.stop(Stop.SHUTDOWN)
 

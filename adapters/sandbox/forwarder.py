@@ -18,7 +18,7 @@ def main() -> None:
     listeners = []
     for port, _, path in (door.partition("=") for door in sys.argv[1:end]):
         listener = socket.create_server(("127.0.0.1", int(port)), backlog=64)
-        # What a program is answered leaves at once, piece by piece.
+        # Inherited by accepted connections: pieces of an answer are passed on at once.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         listeners.append((listener, path))
         if port == "0":

@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-if TYPE_CHECKING:  # whoever serves something else does without the gateway's routes
+if TYPE_CHECKING:  # the benchmark serves an app of its own, without these routes
     from gateway.http.app import Gateway
 
 # What is being answered has so long when the process is told to stop; whoever waits for an agent is let go at once.

@@ -103,7 +103,7 @@ def _repository(case: Case) -> Path:
 
 
 async def _answer_bells(fleet: Fleet) -> None:
-    """A fleet that rings for ever is not answered for ever: the ledger complains of what is not done."""
+    """Ends after MOST_ROUNDS: a workflow that wakes itself without end is found unfinished by the ledger."""
     bells = fleet.bells
     for _ in range(MOST_ROUNDS):
         if bells.wakes or bells.deliveries or bells.doubtful or bells.advances:
