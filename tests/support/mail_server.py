@@ -44,6 +44,8 @@ class MailServer:
         self._tls = tls
         self._implicit = implicit
         self._protocols: list[SMTP] = []
+        # asyncio refers weakly to tasks: the collector takes one that waits for nothing that anybody else holds.
+        self._conversations: list[asyncio.Task[Any] | None] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="mail-stand-in")
         self._thread.start()
@@ -140,7 +142,7 @@ class MailServer:
         for protocol in self._protocols:
             if isinstance(protocol.transport, asyncio.Transport):
                 protocol.transport.abort()
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        tasks = {*asyncio.all_tasks(), *filter(None, self._conversations)} - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -170,6 +172,7 @@ class MailServer:
         return AuthResult(success=right, handled=False)
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._conversations.append(asyncio.current_task())
         await Conversation(self.mailbox, self._tls if not self._implicit else None, self.waiting).run(reader, writer)
 
     async def _silence(self) -> None:
