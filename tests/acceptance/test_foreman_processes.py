@@ -35,7 +35,9 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def operator(folder: Path, postgres_database: str, broker: Valkey) -> Iterator[Operator]:
-    operator = Operator(folder, postgres_database, broker, LONGSHORE_LEASE_SECONDS="2", LONGSHORE_REPEAT_SECONDS="0.5")
+    # What a killed worker was running or sending is soon another's.
+    patience = {"LONGSHORE_LEASE_SECONDS": "2", "LONGSHORE_DELIVERY_SECONDS": "5", "LONGSHORE_REPEAT_SECONDS": "0.5"}
+    operator = Operator(folder, postgres_database, broker, **patience)
     yield operator
     operator.close()
 
