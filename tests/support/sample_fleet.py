@@ -44,7 +44,7 @@ TASKS: Final = (
     ("invoices", "Match the invoices of last night with the orders, and ask about those that differ.", "30 7 * * 1-5"),
     ("researcher", "Look for new papers on port logistics and sum up what is worth reading.", "0 9 * * 1"),
 )
-DAYS: Final = 30
+DAYS: Final = 29  # of usage: within the last thirty also just after midnight
 SCRIPT: Final = """
 - when: "Meridian"
   play:
