@@ -35,7 +35,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def operator(folder: Path, postgres_database: str, broker: Valkey) -> Iterator[Operator]:
-    # What a killed worker was running or sending is soon another's.
+    # Short: another worker takes over what a killed one was running or sending before the test gives up waiting.
     patience = {"LONGSHORE_LEASE_SECONDS": "2", "LONGSHORE_DELIVERY_SECONDS": "5", "LONGSHORE_REPEAT_SECONDS": "0.5"}
     operator = Operator(folder, postgres_database, broker, **patience)
     yield operator
